@@ -16,18 +16,17 @@ import (
 
 // measureAllcast runs "allcast perf" with one rank per host. Each algorithm has its own job:
 // otherwise buffers of an earlier algorithm would count as memory.
-func measureAllcast(ctx context.Context, bed *testbed, op, algo string, n int64) (sample, error) {
+func measureAllcast(ctx context.Context, bed *testbed, op, algo string, n int64, often schedule) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ranks := bed.ranksOf(op)
-	iters, warmup := iterations(op, n, ranks)
 	var stdout, stderr bytes.Buffer
 	ended, peak := make(chan struct{}), make(chan int64, 1)
 	err := launch.Run(ctx, launch.Config{
 		Ranks: ranks,
 		Command: []string{
 			bed.allcast, "lab", "enter", bed.lab.Plan.Config.Name, "--", bed.allcast, "perf", op, "--algo", algo,
-			"-b", fmt.Sprint(n), "-n", fmt.Sprint(iters), "-w", fmt.Sprint(warmup), "--json",
+			"-b", fmt.Sprint(n), "-n", fmt.Sprint(often.iters), "-w", fmt.Sprint(often.warmup), "--json",
 		},
 		Stdout: &stdout, Stderr: &stderr,
 		Prefix: func(int, bool) string { return "" },
@@ -72,6 +71,7 @@ func parsePerf(text, op string, peak int64) (sample, error) {
 		Bytes    int64   `json:"bytes"`
 		Chunks   int64   `json:"chunks_total"`
 		Chunk    int64   `json:"chunk"`
+		Fallback string  `json:"fallback_reason"`
 		Time     struct {
 			P50 float64 `json:"p50"`
 		} `json:"time_us"`
@@ -82,7 +82,7 @@ func parsePerf(text, op string, peak int64) (sample, error) {
 	if r.Wrong != 0 {
 		return sample{}, fmt.Errorf("allcast %s: verification found %d wrong bytes", op, r.Wrong)
 	}
-	s := sample{time: r.Time.P50, cpu: r.User + r.Sys, peak: peak, algorithm: r.Algo}
+	s := sample{time: r.Time.P50, cpu: r.User + r.Sys, peak: peak, algorithm: r.Algo, fallback: r.Fallback}
 	if total := r.Chunks * min(r.Chunk, r.Bytes); total > 0 {
 		s.repaired = float64(r.Repaired) / float64(total)
 	}

@@ -4,6 +4,9 @@
 // multicast sender without any protocol. All run the same operations and sizes in one lab, in
 // alternation. The command needs root, installs missing Debian packages, and writes
 // docs/benchmarks.md.
+//
+// "peers oversubscribed" compares Allgather on oversubscribed networks, with ranks in order and at random, and writes
+// docs/oversubscribed.md. "peers oversubscribed -parts agree" compares the lab with the simulator and the models.
 package main
 
 import (
@@ -47,16 +50,33 @@ func main() {
 				log.Fatal("blast: ", err)
 			}
 			return
+		case "gather":
+			if err := gather(os.Args[2:]); err != nil {
+				log.Fatal("gather: ", err)
+			}
+			return
+		case "oversubscribed":
+			b, err := parseOversubscribed(os.Args[2:])
+			if err != nil {
+				log.Fatal(err)
+			}
+			start(b.run)
+			return
 		}
 	}
 	cfg, err := parse()
 	if err != nil {
 		log.Fatal(err)
 	}
+	start(func(ctx context.Context) error { return run(ctx, cfg) })
+}
+
+// start runs a benchmark until it ends or a signal interrupts it.
+func start(run func(context.Context) error) {
 	// The first signal starts the cleanup, and later signals must not interrupt it.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := run(ctx, cfg); err != nil {
+	if err := run(ctx); err != nil {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			err = errors.New("interrupted")
 		}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/allcast/allcast/internal/lab"
 )
 
 // sample is one contestant's result at one size in one round.
@@ -21,6 +23,7 @@ type sample struct {
 	peak      int64   // bytes, of the largest rank
 	repaired  float64 // share of all bytes
 	algorithm string  // the algorithm that auto chose
+	fallback  string  // why Allcast used another algorithm than the one it was told; "" if it did not
 }
 
 // key identifies the samples of one table cell.
@@ -54,20 +57,33 @@ func (r *results) missing(err error) {
 	r.gaps = append(r.gaps, err.Error())
 }
 
-// iterations returns many iterations for small operations, and few for large ones, which would
-// otherwise take minutes.
-func iterations(op string, n int64, ranks int) (iters, warmup int) {
+// schedule says how often an operation runs.
+type schedule struct{ iters, warmup int }
+
+// usual returns many iterations for small operations, and few for large ones, which would otherwise take minutes.
+func usual(op string, n int64, ranks int) schedule {
 	n *= operations[op].received(int64(ranks))
-	iters = int(min(50, max(5, (16<<20)/max(1, n))))
-	return iters, max(3, iters/10)
+	iters := int(min(50, max(5, (16<<20)/max(1, n))))
+	return schedule{iters, max(3, iters/10)}
+}
+
+// part returns 1/share of the iterations.
+func (s schedule) part(share int) schedule {
+	return schedule{max(3, s.iters/share), max(1, s.warmup/share)}
 }
 
 func run(ctx context.Context, cfg *config) (err error) {
-	bed, err := newTestbed(ctx, cfg)
+	bed, err := newTestbed(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bed.close()) }()
+	if err := bed.up(ctx, lab.Config{Name: cfg.name, Topology: cfg.topology}); err != nil {
+		return err
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
 	r := &results{
 		cfg: cfg, ranks: bed.ranks, began: time.Now(), load: loadAverage(),
 		samples: make(map[key][]sample), best: make(map[key]string),
@@ -115,7 +131,7 @@ func (r *results) tune(ctx context.Context, bed *testbed, m *peer, op string) {
 	sizes := r.cfg.sizesOf(op)
 	fastest := make(map[int64]float64)
 	for _, a := range slices.Repeat(m.algorithms[op], r.cfg.tune) {
-		got, err := m.measure(ctx, bed, op, a, sizes, 4)
+		got, err := m.measure(ctx, bed, op, a, sizes, func(n int64) schedule { return usual(op, n, bed.ranksOf(op)).part(4) })
 		if err != nil {
 			if ctx.Err() != nil {
 				return
@@ -146,7 +162,8 @@ func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op
 			if !r.cfg.selects(contestant) {
 				continue
 			}
-			got, err := measureAllcast(ctx, bed, op, strings.TrimPrefix(contestant, "Allcast "), n)
+			got, err := measureAllcast(ctx, bed, op, strings.TrimPrefix(contestant, "Allcast "), n,
+				usual(op, n, bed.ranksOf(op)))
 			if err != nil {
 				if ctx.Err() != nil {
 					return err
@@ -198,7 +215,7 @@ func (r *results) add(k key, s sample) {
 func (r *results) peer(
 	ctx context.Context, bed *testbed, m *peer, op, algorithm, contestant string, sizes []int64,
 ) error {
-	got, err := m.measure(ctx, bed, op, algorithm, sizes, 1)
+	got, err := m.measure(ctx, bed, op, algorithm, sizes, func(n int64) schedule { return usual(op, n, bed.ranksOf(op)) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

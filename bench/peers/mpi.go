@@ -104,19 +104,19 @@ func (m *peer) build(ctx context.Context, bed *testbed) error {
 // patience bounds the time of one job.
 const patience = 90 * time.Second
 
-// measure runs an operation at several sizes, in one job, with 1/share of the usual iterations.
+// measure runs an operation at several sizes, in one job.
 func (m *peer) measure(
-	ctx context.Context, bed *testbed, op, algorithm string, sizes []int64, share int,
+	ctx context.Context, bed *testbed, op, algorithm string, sizes []int64, often func(n int64) schedule,
 ) (map[int64]sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ranks := bed.ranksOf(op)
 	args, env := m.launch(bed, op, algorithm)
-	args = append([]string{"host0", "exec", m.programs[1]}, args...)
+	args = append([]string{bed.host(0), "exec", m.programs[1]}, args...)
 	args = append(args, m.program, op)
 	for _, n := range sizes {
-		iters, warmup := iterations(op, n, ranks)
-		args = append(args, fmt.Sprintf("%d:%d:%d", n, max(3, iters/share), max(1, warmup/share)))
+		s := often(n)
+		args = append(args, fmt.Sprintf("%d:%d:%d", n, s.iters, s.warmup))
 	}
 	cmd := command(ctx, bed.agent, args...)
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+bed.dir), env...)

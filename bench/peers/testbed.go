@@ -19,7 +19,7 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
-// testbed is a lab and a directory with programs. All contestants run there.
+// testbed is a directory with programs, and a lab in which all contestants run.
 type testbed struct {
 	lab     *lab.Lab
 	ranks   int
@@ -29,11 +29,11 @@ type testbed struct {
 	agent   string // stand-in for ssh, for MPI's launchers
 }
 
-// settle bounds the time until the kernel reports a new link as running, which UCX checks.
-const settle = 2 * time.Second
+// settleTime bounds the time until the kernel reports a new link as running.
+const settleTime = 2 * time.Second
 
-// newTestbed builds the programs and the lab.
-func newTestbed(ctx context.Context, cfg *config) (*testbed, error) {
+// newTestbed builds the programs. There is no lab yet.
+func newTestbed(ctx context.Context) (*testbed, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -47,54 +47,61 @@ func newTestbed(ctx context.Context, cfg *config) (*testbed, error) {
 		return nil, err
 	}
 	bed.allcast = filepath.Join(bed.dir, "allcast")
-	if err := bed.build(ctx, cfg); err != nil {
+	if err := compile(ctx, "go", "build", "-o", bed.allcast, "./cmd/allcast"); err != nil {
 		return nil, errors.Join(err, bed.close())
 	}
 	return bed, nil
 }
 
-func (bed *testbed) build(ctx context.Context, cfg *config) error {
-	if err := compile(ctx, "go", "build", "-o", bed.allcast, "./cmd/allcast"); err != nil {
-		return err
-	}
-	l, err := lab.Up(ctx, lab.Config{
-		Name: cfg.name, Topology: cfg.topology, MTU: lab.DefaultMTU, Queue: lab.DefaultQueue, Groups: lab.DefaultGroups,
-	}, lab.Options{Self: []string{bed.allcast, "lab"}})
+// up builds the lab.
+func (bed *testbed) up(ctx context.Context, network lab.Config) error {
+	l, err := lab.Up(ctx, network, lab.Options{
+		Self: []string{bed.allcast, "lab"}, Aggregator: []string{bed.allcast, "aggregator"},
+	})
 	if err != nil {
 		return err
 	}
 	bed.lab, bed.ranks = l, l.Plan.Graph.Hosts
-	if err := bed.writeAgent(); err != nil {
-		return err
-	}
+	return bed.writeAgent()
+}
+
+// settle waits until the kernel reports the links as running, which UCX checks.
+func settle(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(settle):
+	case <-time.After(settleTime):
 		return nil
 	}
 }
 
-// close removes the lab, with all processes in it, and the directory.
-func (bed *testbed) close() error {
+// down removes the lab, with all processes in it.
+func (bed *testbed) down() error {
 	var err error
 	if bed.lab != nil {
 		err = bed.lab.Down()
+		bed.lab = nil
 	}
 	for {
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 && !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	return errors.Join(err, os.RemoveAll(bed.dir))
+	return err
 }
+
+// close removes the lab and the directory.
+func (bed *testbed) close() error { return errors.Join(bed.down(), os.RemoveAll(bed.dir)) }
+
+// host returns the name of a rank's host.
+func (bed *testbed) host(rank int) string { return bed.lab.Plan.Nodes[rank].Name }
 
 // writeAgent writes the stand-in for ssh, and the file with the names of the hosts.
 func (bed *testbed) writeAgent() error {
 	hosts := filepath.Join(bed.dir, "hosts")
 	text := "127.0.0.1 localhost\n"
 	for h := range bed.ranks {
-		text += fmt.Sprintf("%v host%d\n", bed.lab.Plan.HostAddr(h), h)
+		text += fmt.Sprintf("%v %s\n", bed.lab.Plan.HostAddr(h), bed.host(h))
 	}
 	if err := os.WriteFile(hosts, []byte(text), 0o644); err != nil {
 		return err
@@ -104,18 +111,18 @@ func (bed *testbed) writeAgent() error {
 	return os.WriteFile(bed.agent, []byte(script), 0o755)
 }
 
-// hosts lists the hosts that run an operation.
+// hosts lists the hosts that run an operation, in the order of their ranks.
 func (bed *testbed) hosts(op string) string {
 	names := make([]string, bed.ranksOf(op))
 	for h := range names {
-		names[h] = fmt.Sprintf("host%d", h)
+		names[h] = bed.host(h)
 	}
 	return strings.Join(names, ",")
 }
 
-// exec returns a command that runs on a host of the lab.
-func (bed *testbed) exec(ctx context.Context, host int, args ...string) *exec.Cmd {
-	in := []string{"lab", "exec", "--name", bed.lab.Plan.Config.Name, fmt.Sprintf("host%d", host), "--"}
+// exec returns a command that runs on the host of a rank.
+func (bed *testbed) exec(ctx context.Context, rank int, args ...string) *exec.Cmd {
+	in := []string{"lab", "exec", "--name", bed.lab.Plan.Config.Name, bed.host(rank), "--"}
 	return command(ctx, bed.allcast, append(in, args...)...)
 }
 

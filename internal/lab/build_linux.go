@@ -36,7 +36,7 @@ func newBuilder(p *Plan) *builder {
 	return b
 }
 
-func build(ctx context.Context, p *Plan) error {
+func build(ctx context.Context, p *Plan, progress func(share float64)) error {
 	b := newBuilder(p)
 	defer b.close()
 	var err error
@@ -44,8 +44,21 @@ func build(ctx context.Context, p *Plan) error {
 		return err
 	}
 	// Each step needs the previous one on both ends of a cable.
-	for _, step := range []func(*Node) error{b.namespace, b.cables, b.ports, b.routes} {
-		if err := each(ctx, p.Nodes, step); err != nil {
+	steps := []func(*Node) error{b.namespace, b.cables, b.ports, b.routes}
+	var mu sync.Mutex
+	done, all := 0, len(steps)*len(p.Nodes)
+	for _, step := range steps {
+		err := each(ctx, p.Nodes, func(n *Node) error {
+			if err := step(n); err != nil || progress == nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			progress(float64(done) / float64(all))
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}

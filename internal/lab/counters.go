@@ -16,6 +16,12 @@ type Counters struct {
 	Dropped        uint64     `json:"dropped_packets"`  // dropped by full queues
 	Ports          []Counting `json:"ports"`
 
+	Oversubscribe float64 `json:"oversubscribe,omitempty"` // 0 without oversubscription
+	Placement     []int   `json:"placement,omitempty"`     // host of each rank; nil if they are in order
+	// BackgroundBytes is what the flows of other jobs have sent, without headers. Ports count these bytes as well, in
+	// Rx and Tx of each link that they cross.
+	BackgroundBytes uint64 `json:"background_bytes,omitempty"`
+
 	// Sums of another command in the same lab; 0 without one.
 	BaselineLinkBytes      uint64 `json:"baseline_link_bytes,omitempty"`
 	BaselineMcastLinkBytes uint64 `json:"baseline_mcast_link_bytes,omitempty"`
@@ -50,6 +56,7 @@ func (c *Counters) total() {
 func (c *Counters) Sub(before *Counters) *Counters {
 	d := *c
 	d.Lost, d.Dropped = c.Lost-before.Lost, c.Dropped-before.Dropped
+	d.BackgroundBytes = c.BackgroundBytes - before.BackgroundBytes
 	d.Ports = make([]Counting, len(c.Ports))
 	for i, p := range c.Ports {
 		b := before.Ports[i]
@@ -64,7 +71,12 @@ func (c *Counters) Sub(before *Counters) *Counters {
 
 // newCounters lists all ports of all switches, with counters of 0.
 func (p *Plan) newCounters() *Counters {
-	c := &Counters{Topology: p.Graph.Name, Hosts: p.Graph.Hosts, Switches: p.Graph.Switches()}
+	c := &Counters{
+		Topology: p.Graph.Name, Hosts: p.Graph.Hosts, Switches: p.Graph.Switches(), Placement: p.Config.Placement,
+	}
+	if p.Config.Oversubscribe > 1 {
+		c.Oversubscribe = p.Config.Oversubscribe
+	}
 	for _, n := range p.switches() {
 		for _, port := range n.Ports {
 			once := port.Up || p.Graph.IsHost(port.Peer)

@@ -26,6 +26,12 @@ func (l *Lab) Counters() (*Counters, error) {
 		}
 	}
 	c.total()
+	if len(p.Background) > 0 {
+		var err error
+		if c.BackgroundBytes, err = readBackground(p.Config.Name); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
 }
 

@@ -15,6 +15,9 @@
 // With Config.Inc, the holder also runs an aggregator inside each switch of one tree. The kernel kills them when
 // the holder ends. Programs in the lab learn the tree from ALLCAST_AGGREGATORS.
 //
+// With Config.Background, the holder also sends the traffic of other jobs: datagrams between leaves. It ends with the
+// holder.
+//
 // Cables keep super-packets whole. Rates are tbf with a burst above one super-packet. A small eBPF program
 // at the ingress of hosts, and of switches with aggregators, loses and duplicates packets; the port at the
 // other end then cuts super-packets up, so that single datagrams are lost. Ranks learn the groups that have

@@ -9,8 +9,8 @@ import (
 	"github.com/allcast/allcast/internal/settings"
 )
 
-// Enter turns this process into a rank: it enters the namespace of the host with the rank's
-// number and executes the command. It returns only on failure.
+// Enter turns this process into a rank: it enters the namespace of the rank's host and executes the command. It
+// returns only on failure.
 func Enter(name string, command []string) error {
 	job, found, err := settings.FromLauncher(settings.Process)
 	if err != nil {

@@ -28,7 +28,7 @@ func (p *Plan) hostEnv(base []string, vars ...string) []string {
 	return append(env, vars...)
 }
 
-// rankEnv is the environment of a rank. Each rank is alone on its host, and rank 0 is on host 0.
+// rankEnv is the environment of a rank. Each rank is alone on its host.
 func (p *Plan) rankEnv(base []string, rank int) []string {
 	return p.hostEnv(base, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+p.HostAddr(0).String(),
 		"ALLCAST_RACK=leaf"+strconv.Itoa(p.Graph.Rack(rank)))

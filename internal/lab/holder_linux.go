@@ -82,9 +82,10 @@ func (h *holder) stop() {
 	_ = h.cmd.Wait()         // by our signal
 }
 
-// Hold is the holder process. It programs the multicast routes of all switches, starts the aggregators,
-// reports their processes on ready, and keeps running, because the routes vanish with its sockets. It ends
-// when it is killed, or when leash ends without the message "stay". The aggregators end with it.
+// Hold is the holder process. It programs the multicast routes of all switches, starts the aggregators and the
+// traffic of other jobs, reports the processes of aggregators on ready, and keeps running, because the routes vanish
+// with its sockets. It ends when it is killed, or when leash ends without the message "stay". The aggregators and the
+// traffic end with it.
 func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 	// The holder has its own session, but a signal to all processes would still reach it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
@@ -118,6 +119,9 @@ func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 	}
 	aggregators, err := plan.startAggregators(context.Background(), s.Aggregator)
 	if err != nil {
+		return err
+	}
+	if err := plan.startBackground(); err != nil {
 		return err
 	}
 	if err := errors.Join(json.NewEncoder(ready).Encode(aggregators), ready.Close()); err != nil {

@@ -61,7 +61,7 @@ func (l *Lab) up(ctx context.Context, opt Options) error {
 			return err
 		}
 	}
-	if err := build(ctx, l.Plan); err != nil {
+	if err := build(ctx, l.Plan, opt.Progress); err != nil {
 		return err
 	}
 	if l.holder, err = startHolder(ctx, name, opt.Self, l.lock); err != nil {

@@ -143,7 +143,7 @@ func TestCommunicatorsApart(t *testing.T) {
 				t.Setenv("ALLCAST_DATAPATH", "auto") // the process receives if the kernel cannot
 				t.Setenv("ALLCAST_HOOK", c.hook)
 			}
-			l, self := up(t, lab.Config{Topology: c.topology})
+			l, self := up(t, lab.Config{Topology: c.topology, Groups: 2})
 			got, out, err := run(t, l, self, self[0], "halves", "first", strconv.Itoa(block), c.subgroups)
 			if err != nil {
 				t.Fatal(err)

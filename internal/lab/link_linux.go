@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -72,8 +73,8 @@ func (b *builder) settle(n *Node, i int, up bool) error {
 func (p *Plan) port(node, port string) (*Node, int, error) {
 	n := p.Find(node)
 	if n == nil {
-		return nil, 0, configError("there is no %q: there are host0 to host%d, and switches from %s to %s", node,
-			p.Graph.Hosts-1, p.Nodes[p.Graph.Hosts].Name, p.Nodes[len(p.Nodes)-1].Name)
+		return nil, 0, configError("there is no %q: there are %s, and switches from %s to %s", node,
+			p.hostNames(), p.Nodes[p.Graph.Hosts].Name, p.Nodes[len(p.Nodes)-1].Name)
 	}
 	if n.Host && port == "" {
 		return n, 0, nil
@@ -86,6 +87,18 @@ func (p *Plan) port(node, port string) (*Node, int, error) {
 		names = append(names, p.Name)
 	}
 	return nil, 0, configError("%s has no port %q: it has %v", n.Name, port, names)
+}
+
+// hostNames lists the hosts for users.
+func (p *Plan) hostNames() string {
+	if p.Config.Placement == nil {
+		return fmt.Sprintf("host0 to host%d", p.Graph.Hosts-1)
+	}
+	var names []string
+	for _, n := range p.Nodes[:p.Graph.Hosts] {
+		names = append(names, n.Name)
+	}
+	return strings.Join(names, ", ") + " (in the order of their ranks)"
 }
 
 // builder returns a builder for a lab that is up.

@@ -84,9 +84,12 @@ func hostLoss() asm.Instructions {
 	}
 }
 
-// switchLoss classifies a packet that arrives at a switch. Packets to hosts and to groups only pass through.
+// switchLoss classifies a packet that arrives at a switch. Packets to hosts and to groups only pass through, and
+// background traffic has done its work when it arrives.
 func switchLoss() asm.Instructions {
 	return asm.Instructions{
+		asm.LoadAbs(frameDst, asm.Half),
+		asm.JEq.Imm(asm.R0, backgroundNet>>16, "pass"),
 		asm.LoadAbs(frameDst, asm.Byte),
 		asm.JEq.Imm(asm.R0, hostNet>>24, "pass"),
 		asm.And.Imm(asm.R0, 0xf0),

@@ -15,6 +15,8 @@ type Options struct {
 	Stay bool
 	// Log receives messages for the user; may be nil.
 	Log func(format string, args ...any)
+	// Progress receives the share of the network that is built, from 0 to 1; may be nil. Calls do not overlap.
+	Progress func(share float64)
 }
 
 // Job is a command that runs as one rank per host.

@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/allcast/allcast/internal/topology"
 )
@@ -13,11 +15,12 @@ const hostPort = "eth0"
 // Plan describes all parts of a lab before it exists.
 type Plan struct {
 	Config Config
-	Graph  *topology.Graph
-	Nodes  []*Node // by topology.NodeID
+	Graph  *topology.Graph // its host r is the host of rank r
+	Nodes  []*Node         // by topology.NodeID; rank r runs on node r
 	Groups []netip.AddrPort
 
 	Aggregators []Aggregator // in the order of their switches; nil without in-network reduction
+	Background  []Flow       // traffic of other jobs
 
 	below [][]topology.NodeID // by node: the leaves below it; a leaf lists itself
 }
@@ -44,6 +47,16 @@ type Port struct {
 	PeerPort int
 }
 
+// defaultGroups returns the number of multicast groups: one per tree. With aggregators, the last tree is theirs alone
+// if multicast reaches the rate of a host's link without it.
+func defaultGroups(g *topology.Graph, aggregators bool) int {
+	n, s := g.Trees(), g.Shape()
+	if without := float64(s.Spines) * s.Uplink * float64(n-1) / float64(n); aggregators && without >= 1 {
+		n--
+	}
+	return min(n, maxDefaultGroups)
+}
+
 // NewPlan computes the plan of a lab. An error means that the Config is invalid.
 func NewPlan(cfg Config) (*Plan, error) {
 	cfg, err := cfg.complete()
@@ -55,17 +68,29 @@ func NewPlan(cfg Config) (*Plan, error) {
 		return nil, err
 	}
 	cfg.Topology = g.Name
+	cfg.Groups = cmp.Or(cfg.Groups, defaultGroups(g, cfg.Inc))
 	p := &Plan{Config: cfg, Graph: g, Nodes: make([]*Node, g.Nodes()), Groups: groups(cfg.Groups)}
 	for n := range p.Nodes {
 		id := topology.NodeID(n)
 		p.Nodes[n] = &Node{ID: id, Name: g.NodeName(id), Host: g.IsHost(id)}
 	}
-	for c := range len(g.Links) / 2 {
+	for _, c := range p.cables() {
 		p.connect(c)
 	}
 	p.findBelow()
 	p.findAggregators()
+	p.findBackground()
 	return p, nil
+}
+
+// cables lists the cables in the order in which switches number their ports. It does not depend on the ranks of hosts.
+func (p *Plan) cables() []int {
+	list := make([]int, len(p.Graph.Links)/2)
+	for c := range list {
+		list[c] = c
+	}
+	slices.SortStableFunc(list[:p.Graph.Hosts], func(a, b int) int { return p.Graph.Slot(a) - p.Graph.Slot(b) })
+	return list
 }
 
 // connect adds the ports of a cable.
@@ -102,8 +127,11 @@ func (p *Plan) Find(name string) *Node {
 // switches returns the nodes that are not hosts.
 func (p *Plan) switches() []*Node { return p.Nodes[p.Graph.Hosts:] }
 
-// HostAddr returns a host's address.
-func (p *Plan) HostAddr(h int) netip.Addr { return p.Nodes[h].Ports[0].Addr }
+// leaf returns a leaf by its number.
+func (p *Plan) leaf(i int) *Node { return p.Nodes[p.Graph.Hosts+i] }
+
+// HostAddr returns the address of a rank's host.
+func (p *Plan) HostAddr(rank int) netip.Addr { return p.Nodes[rank].Ports[0].Addr }
 
 // Namespace returns the name of a node's namespace.
 func (p *Plan) Namespace(n *Node) string { return p.Config.prefix() + n.Name }

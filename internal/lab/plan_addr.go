@@ -16,6 +16,11 @@ const (
 	hostNet   = 10 << 24
 	switchNet = 172<<24 | 16<<16
 	leafBits  = 24
+
+	// backgroundNet holds an address per leaf, for the traffic of other jobs. It is the last /16 of switchNet's /12,
+	// which cables do not reach: maxNodes switches have fewer than 32,768 of them.
+	backgroundNet  = 172<<24 | 31<<16
+	backgroundPort = 9 // discard (RFC 863)
 )
 
 // Groups are organisation-local (RFC 2365). All addresses and ports differ, and the ports are
@@ -51,11 +56,9 @@ func (p *Plan) cableAddrs(c int) (lower, upper netip.Addr) {
 		base := uint32(switchNet + 2*(c-hosts))
 		return address(base), address(base + 1)
 	}
-	leaf := p.Graph.Links[2*c].To
-	first := p.leafNet(leaf).Addr().As4()
-	// Hosts fill leaf by leaf, so the ports that a leaf already has are those of its earlier
-	// hosts. A leaf has at most maxPorts hosts, so their addresses fit its /24.
-	base := binary.BigEndian.Uint32(first[:]) + 2*uint32(len(p.Nodes[leaf].Ports))
+	first := p.leafNet(p.Graph.Links[2*c].To).Addr().As4()
+	// A leaf has at most maxPorts hosts, so their addresses fit its /24.
+	base := binary.BigEndian.Uint32(first[:]) + 2*uint32(p.Graph.Slot(c))
 	return address(base + 1), address(base)
 }
 

@@ -25,8 +25,8 @@ type Aggregator struct {
 	Ranks  []int // ranks that it serves
 }
 
-// findAggregators places an aggregator in each switch of a multicast tree. It is the last tree: multicast
-// uses the first one, so the two share links between switches only if there is no other tree.
+// findAggregators places an aggregator in each switch of a multicast tree. It is the last tree: multicast with
+// fewer groups than trees then shares no link between switches with it.
 func (p *Plan) findAggregators() {
 	if !p.Config.Inc {
 		return
@@ -51,7 +51,7 @@ func (p *Plan) findAggregators() {
 	}
 	for h := range p.Graph.Hosts {
 		a := &p.Aggregators[index[p.Nodes[h].Ports[0].Peer]]
-		a.Ranks = append(a.Ranks, h) // rank h runs on host h
+		a.Ranks = append(a.Ranks, h) // hosts are numbered by rank
 	}
 }
 

@@ -62,6 +62,11 @@ func (p *Plan) Routes(n *Node, cut func(cable int) bool) (routes []Route) {
 			add(netip.PrefixFrom(a.Addr.Addr(), 32), a.Switch.ID)
 		}
 	}
+	for _, leaf := range p.backgroundSinks() {
+		if leaf != n {
+			add(netip.PrefixFrom(p.backgroundAddr(leaf), 32), leaf.ID)
+		}
+	}
 	return routes
 }
 

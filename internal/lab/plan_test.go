@@ -57,53 +57,58 @@ func TestPlanPorts(t *testing.T) {
 // A datagram reaches every other host exactly once and crosses no cable twice.
 func TestPlanMulticast(t *testing.T) {
 	for _, spec := range specs {
-		p := newPlan(t, spec)
-		entries := p.Entries()
-		type key struct{ source, group netip.Addr }
-		tables := make([]map[key]*Entry, len(p.Nodes))
-		for n := range entries {
-			tables[n] = map[key]*Entry{}
-			for i := range entries[n] {
-				e := &entries[n][i]
-				if tables[n][key{e.Source, e.Group}] != nil {
-					t.Fatalf("%s: %s has two entries for (%v,%v)", spec, p.Nodes[n].Name, e.Source, e.Group)
-				}
-				tables[n][key{e.Source, e.Group}] = e
+		checkMulticast(t, newPlan(t, spec))
+	}
+}
+
+func checkMulticast(t *testing.T, p *Plan) {
+	t.Helper()
+	spec := p.Graph.Name
+	entries := p.Entries()
+	type key struct{ source, group netip.Addr }
+	tables := make([]map[key]*Entry, len(p.Nodes))
+	for n := range entries {
+		tables[n] = map[key]*Entry{}
+		for i := range entries[n] {
+			e := &entries[n][i]
+			if tables[n][key{e.Source, e.Group}] != nil {
+				t.Fatalf("%s: %s has two entries for (%v,%v)", spec, p.Nodes[n].Name, e.Source, e.Group)
 			}
+			tables[n][key{e.Source, e.Group}] = e
 		}
-		for i, group := range p.Groups {
-			links := p.Graph.Tree(i).Links(0)
-			for h := range p.Graph.Hosts {
-				got, crossed := make([]int, p.Graph.Hosts), 0
-				var forward func(out topology.LinkID)
-				forward = func(out topology.LinkID) {
-					if crossed++; crossed > links {
-						return
-					}
-					at := p.Graph.Links[out].To
-					if p.Graph.IsHost(at) {
-						got[at]++
-						return
-					}
-					e := tables[at][key{p.HostAddr(h), group.Addr()}]
-					if e == nil || p.Nodes[at].Ports[e.In].Out != p.Graph.Reverse(out) {
-						return // no entry, or received on the wrong port
-					}
-					for _, o := range e.Out {
-						forward(p.Nodes[at].Ports[o].Out)
-					}
+	}
+	for i, group := range p.Groups {
+		links := p.Graph.Tree(i).Links(0)
+		for h := range p.Graph.Hosts {
+			got, crossed := make([]int, p.Graph.Hosts), 0
+			var forward func(out topology.LinkID)
+			forward = func(out topology.LinkID) {
+				if crossed++; crossed > links {
+					return
 				}
-				if p.Graph.Hosts > 1 {
-					forward(p.Nodes[h].Ports[0].Out)
+				at := p.Graph.Links[out].To
+				if p.Graph.IsHost(at) {
+					got[at]++
+					return
 				}
-				for to, n := range got {
-					if want := min(1, max(to-h, h-to)); n != want {
-						t.Errorf("%s, group %d: host %d gets %d copies from host %d, want %d", spec, i, to, n, h, want)
-					}
+				e := tables[at][key{p.HostAddr(h), group.Addr()}]
+				if e == nil || p.Nodes[at].Ports[e.In].Out != p.Graph.Reverse(out) {
+					return // no entry, or received on the wrong port
 				}
-				if crossed != links {
-					t.Errorf("%s, group %d: host %d's datagram crosses %d links, want %d", spec, i, h, crossed, links)
+				for _, o := range e.Out {
+					forward(p.Nodes[at].Ports[o].Out)
 				}
+			}
+			if p.Graph.Hosts > 1 {
+				forward(p.Nodes[h].Ports[0].Out)
+			}
+			for to, n := range got {
+				if want := min(1, max(to-h, h-to)); n != want {
+					t.Errorf("%s, group %d: host %d gets %d copies from host %d, want %d", spec, i, to, n, h, want)
+				}
+			}
+			if crossed != links {
+				t.Errorf("%s, group %d: host %d's datagram crosses %d links, want %d", spec, i, h, crossed, links)
 			}
 		}
 	}
@@ -155,16 +160,20 @@ func tables(p *Plan, cut func(int) bool) [][]Route {
 
 func TestPlanUnicast(t *testing.T) {
 	for _, spec := range specs {
-		p := newPlan(t, spec)
-		routes := tables(p, nil)
-		for src := range p.Graph.Hosts {
-			for dst := range p.Graph.Hosts {
-				if src == dst {
-					continue
-				}
-				if got, want := walk(p, routes, p.Nodes[src].Ports[0].Peer, dst, 1), p.Graph.Hops(src, dst); got != want {
-					t.Fatalf("%s: from host %d to %d: longest path has %d links, want %d", spec, src, dst, got, want)
-				}
+		checkUnicast(t, newPlan(t, spec))
+	}
+}
+
+func checkUnicast(t *testing.T, p *Plan) {
+	t.Helper()
+	routes := tables(p, nil)
+	for src := range p.Graph.Hosts {
+		for dst := range p.Graph.Hosts {
+			if src == dst {
+				continue
+			}
+			if got, want := walk(p, routes, p.Nodes[src].Ports[0].Peer, dst, 1), p.Graph.Hops(src, dst); got != want {
+				t.Fatalf("%s: from host %d to %d: longest path has %d links, want %d", p.Graph.Name, src, dst, got, want)
 			}
 		}
 	}
@@ -285,5 +294,28 @@ func TestPlanAggregators(t *testing.T) {
 	}
 	if got := rankRanges([]int{0, 1, 2, 5, 7, 8}); got != "0-2,5,7-8" {
 		t.Errorf("ranges: %s", got)
+	}
+}
+
+func TestDefaultGroups(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want int
+	}{
+		{Config{Topology: "star:8", Inc: true}, 1},
+		{Config{Topology: "fat-tree:16,4,1", Inc: true}, 1},
+		{Config{Topology: "fat-tree:16,4,2"}, 2},
+		{Config{Topology: "fat-tree:16,4,2", Inc: true}, 1}, // an uplink carries the rate of two hosts
+		{Config{Topology: "fat-tree:16,4,4", Inc: true}, 3},
+		{Config{Topology: "fat-tree:16,4,4", Inc: true, Rate: 1e8, Oversubscribe: 4}, 4},
+		{Config{Topology: "fat-tree:16,4,4", Inc: true, Groups: 4}, 4},
+	} {
+		p, err := NewPlan(c.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(p.Groups); got != c.want {
+			t.Errorf("%+v: %d groups, want %d", c.cfg, got, c.want)
+		}
 	}
 }

@@ -20,26 +20,16 @@ func (b *builder) ports(n *Node) error {
 	if err := nl.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: 1}}); err != nil {
 		return fmt.Errorf("loopback: %w", err)
 	}
-	if err := b.aggregatorAddr(n); err != nil {
-		return err
+	for _, addr := range b.plan.ownAddrs(n) {
+		lo := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: 1}}
+		if err := nl.AddrAdd(lo, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(addr, 32))}); err != nil {
+			return fmt.Errorf("address %v: %w", addr, err)
+		}
 	}
 	for i, port := range n.Ports {
 		if err := b.port(n, i); err != nil {
 			return fmt.Errorf("port %s: %w", port.Name, err)
 		}
-	}
-	return nil
-}
-
-// aggregatorAddr adds the address of a switch's aggregator, if there is one, to the loopback interface.
-func (b *builder) aggregatorAddr(n *Node) error {
-	for _, a := range b.plan.Aggregators {
-		if a.Switch != n {
-			continue
-		}
-		addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(a.Addr.Addr(), 32))}
-		lo := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: 1}}
-		return annotate(b.nl[n.ID].AddrAdd(lo, addr), "address %v", a.Addr.Addr())
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// rate returns the rate of a port in bytes per second; 0 means unlimited. Links between switches
-// are faster by the factor that makes the tree non-blocking.
+// rate returns the rate of a port in bytes per second; 0 means unlimited. Links between switches have the multiple of
+// the topology, which includes oversubscription.
 func (p *Plan) rate(n *Node, port *Port) uint64 {
 	r := p.Config.Rate
 	if n.Host {
@@ -19,16 +19,13 @@ func (p *Plan) rate(n *Node, port *Port) uint64 {
 }
 
 const (
-	// tbf segments or drops packets larger than its burst. Super-packets of 64 KiB must pass
-	// whole, and they count with the headers of all their segments.
-	minBurst = 128 << 10
 	// The time that a queue may catch up with, because a busy machine serves it late.
 	burstMillis = 4
 )
 
 // shaper is a token bucket filter.
 func shaper(index int, rate uint64, queue units.Size) *netlink.Tbf {
-	burst := uint32(min(max(minBurst, rate*burstMillis/1000), math.MaxUint32/4))
+	burst := uint32(min(max(PortBurst, rate*burstMillis/1000), math.MaxUint32/4))
 	return &netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
 		Rate:       rate,

@@ -34,6 +34,9 @@ func lockPath(name string) string  { return "/run/allcast-lab-" + name + ".lock"
 func logPath(name string) string   { return "/run/allcast-lab-" + name + ".log" }
 func keyPath(name string) string   { return "/run/allcast-lab-" + name + ".key" } // site key of aggregators
 
+// backgroundPath returns the file with the number of bytes that background flows have sent.
+func backgroundPath(name string) string { return "/run/allcast-lab-" + name + ".background" }
+
 // logPath returns the log of an aggregator.
 func (p *Plan) logPath(a Aggregator) string {
 	return "/run/allcast-lab-" + p.Config.Name + "." + a.Switch.Name + ".log"
@@ -86,7 +89,8 @@ func removeFiles(name string) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range append(paths, statePath(name), statePath(name)+".new", logPath(name), keyPath(name)) {
+	for _, path := range append(paths, statePath(name), statePath(name)+".new", logPath(name), keyPath(name),
+		backgroundPath(name)) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

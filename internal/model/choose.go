@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/allcast/allcast/internal/units"
 )
 
 // Net is the cost model's description of a network.
@@ -13,6 +15,7 @@ type Net struct {
 	Rate      float64 // rate of a host's link, bytes per nanosecond
 	Latency   float64 // latency of one link, nanoseconds
 	Hops      int     // links of the longest path
+	Crossings int     // neighbours on the ring of ranks that are not at the same switch
 	Chunk     int64   // payload of a packet
 	Datagram  int64   // header bytes of a multicast datagram
 	Packet    int64   // header bytes of a reliable packet
@@ -28,8 +31,17 @@ type Estimate struct {
 	Algo    string
 	Chains  int     // mcast
 	Segment int64   // pipelined point-to-point algorithms
+	whole   bool    // whether Segment is what the algorithm does by default
 	NS      float64 // time
 	Sent    float64 // bytes that the busiest rank injects
+}
+
+// String names the algorithm and the segment, if the time holds only for that segment.
+func (e Estimate) String() string {
+	if e.Segment == 0 || e.whole {
+		return e.Algo
+	}
+	return fmt.Sprintf("%s in segments of %v", e.Algo, units.Size(e.Segment))
 }
 
 // Choice is the chosen algorithm and the reason.
@@ -42,6 +54,10 @@ type Choice struct {
 // closeEnough is how much slower than the fastest algorithm a choice may be if it injects
 // less traffic: other jobs can use the bandwidth that it saves.
 const closeEnough = 1.05
+
+// asFast is how much slower than linear a ring may be to be preferred. Both inject the same bytes, but a ring
+// sends them to a neighbour, and so over fewer links.
+const asFast = 1.01
 
 // Choose picks an algorithm for an operation of p ranks. Each rank sends n bytes; in a
 // Reduce-Scatter, it receives n bytes.
@@ -79,23 +95,41 @@ func Choose(op string, p int, n int64, net Net) (Choice, error) {
 	default:
 		return Choice{}, fmt.Errorf("no cost model for %q: want the name of a collective, such as allgather", op)
 	}
+	for i, e := range all {
+		all[i].whole = e.Segment == c.defaultSegment(op, e.Algo)
+	}
 	slices.SortStableFunc(all, func(a, b Estimate) int { return cmp.Compare(a.NS, b.NS) })
 	pick := all[0]
 	for _, e := range all {
-		if e.NS <= closeEnough*all[0].NS && e.Sent < pick.Sent {
+		if e.NS <= closeEnough*all[0].NS && e.Sent < pick.Sent ||
+			pick.Algo == "linear" && e.Algo == "ring" && e.NS <= asFast*pick.NS && e.Sent <= pick.Sent {
 			pick = e
 		}
 	}
-	ch := Choice{Estimate: pick, All: all}
-	ch.Reason = fmt.Sprintf("%s: %.1f us expected", pick.Algo, pick.NS/1e3)
+	return Choice{Estimate: pick, All: all, Reason: reason(pick, all)}, nil
+}
+
+// reason explains the choice of an estimate among all, of which the first is the fastest.
+func reason(pick Estimate, all []Estimate) string {
+	text := fmt.Sprintf("%v: %.1f us expected", pick, pick.NS/1e3)
+	best := all[0]
 	switch {
-	case pick.Algo != all[0].Algo:
-		ch.Reason += fmt.Sprintf("; %s would take %.1f us, but the busiest rank would inject %.1f times as much",
-			all[0].Algo, all[0].NS/1e3, all[0].Sent/max(pick.Sent, 1))
-	case len(all) > 1:
-		ch.Reason += fmt.Sprintf("; next %s with %.1f us", all[1].Algo, all[1].NS/1e3)
+	case pick.Algo == best.Algo && len(all) > 1:
+		next := all[1]
+		for _, e := range all {
+			if e.Algo != pick.Algo {
+				next = e
+				break
+			}
+		}
+		text += fmt.Sprintf("; next %v with %.1f us", next, next.NS/1e3)
+	case pick.Sent < best.Sent:
+		text += fmt.Sprintf("; %v would take %.1f us, but the busiest rank would inject %.1f times as much",
+			best, best.NS/1e3, best.Sent/max(pick.Sent, 1))
+	case pick.Algo != best.Algo:
+		text += fmt.Sprintf("; %v would take %.1f us, but send to distant ranks", best, best.NS/1e3)
 	}
-	return ch, nil
+	return text
 }
 
 // costs holds the formulas. They use latency and rate, and count the store-and-forward delay
@@ -178,9 +212,20 @@ func (c *costs) multicast(blocks float64, chains int, sent float64) Estimate {
 	}
 }
 
-// defaultSegment is the segment size of chain and binary, as in package p2p. Other algorithms send whole blocks unless
+// pipelineSegment is the segment size of chain and binary, as in package p2p. Other algorithms send whole blocks unless
 // the caller sets a segment.
-const defaultSegment = 64 << 10
+const pipelineSegment = 64 << 10
+
+// defaultSegment is the segment of a pipelined algorithm unless the caller sets one.
+func (c *costs) defaultSegment(op, algo string) int64 {
+	switch {
+	case algo == "chain" || algo == "binary":
+		return min(c.n, pipelineSegment)
+	case op == "allreduce" && algo == "ring":
+		return c.block()
+	}
+	return c.n
+}
 
 // segments are the segment sizes worth trying with a pipelined algorithm.
 func (c *costs) segments(n, byDefault float64) []float64 {
@@ -210,27 +255,54 @@ func (c *costs) broadcast() []Estimate {
 			depth++
 			sends += min(t.radix-1, math.Ceil(p/level)-1)
 		}
-		// Half of the levels stay near.
-		hop := (c.first(n, c.Hops) + c.first(n, 2)) / 2
-		all = append(all, Estimate{Algo: t.algo, NS: c.greet(n) + depth*hop + max(sends, depth)*c.ser(n), Sent: sends * n})
+		all = append(all, Estimate{
+			Algo: t.algo, NS: c.greet(n) + depth*c.someFirst(n) + max(sends, depth)*c.ser(n), Sent: sends * n,
+		})
 	}
-	for _, s := range c.segments(n, defaultSegment) {
-		depth := math.Floor(math.Log2(p))
+	for _, s := range c.segments(n, pipelineSegment) {
 		all = append(all,
 			Estimate{
-				Algo: "binary", Segment: int64(s), Sent: min(2, p-1) * n,
-				NS: c.greet(n) + depth*(c.first(s, c.Hops)+2*c.ser(s)) + 2*c.ser(n-s),
+				Algo: "binary", Segment: int64(s), Sent: min(2, p-1) * n, NS: c.greet(n) + c.binaryTree(s) + 2*c.ser(n-s),
 			},
 			Estimate{
-				Algo: "chain", Segment: int64(s), Sent: min(1, p-1) * n,
-				NS: c.greet(n) + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s),
+				Algo: "chain", Segment: int64(s), Sent: min(1, p-1) * n, NS: c.greet(n) + c.passAround(s) + c.ser(n-s),
 			})
 	}
+	block := float64(c.block())
 	all = append(all, Estimate{
 		Algo: "scatter-allgather", Sent: 2 * n * (p - 1) / p,
-		NS: c.greet(n) + c.rounds()*c.first(n/p, c.Hops) + c.ser(n) + (p-1)*(c.first(n/p, 2)+c.ser(n/p)),
+		NS: c.greet(n) + c.rounds()*c.someFirst(block) + c.ser(n) + c.passAround(block),
 	})
 	return all
+}
+
+// someFirst is first for an algorithm half of whose partners are near.
+func (c *costs) someFirst(n float64) float64 { return (c.first(n, c.Hops) + c.first(n, 2)) / 2 }
+
+// passAround is the time in which n bytes go from rank to rank until all ranks have them.
+func (c *costs) passAround(n float64) float64 {
+	return float64(c.p-1)*(c.first(n, 2)+c.ser(n)) + c.crossings(n)
+}
+
+// crossings is the additional time of n bytes that go from rank to rank, where neighbours are at different switches.
+func (c *costs) crossings(n float64) float64 {
+	return float64(min(c.Crossings, c.p-1)) * (c.first(n, c.Hops) - c.first(n, 2))
+}
+
+// binaryTree is the time in which the first s bytes reach all ranks of a binary tree. A rank serves its left child
+// first. The last rank to be reached is the right end of a full level, or the last rank of all.
+func (c *costs) binaryTree(s float64) float64 {
+	reach := func(rank int) (t float64) {
+		for ; rank > 0; rank = (rank - 1) / 2 {
+			t += c.someFirst(s) + c.ser(s)
+			if rank%2 == 0 {
+				t += c.ser(s)
+			}
+		}
+		return t
+	}
+	full := 1<<(bits.Len(uint(c.p+1))-1) - 2
+	return max(reach(full), reach(c.p-1))
 }
 
 func (c *costs) allgather() []Estimate {
@@ -240,17 +312,26 @@ func (c *costs) allgather() []Estimate {
 		// Either all ranks send at once, paced, or one after the other, which costs one turn per rank.
 		all = append(all, c.multicast(p-1, c.p, n))
 		one := c.multicast(p, 1, n)
-		one.NS += p * max(0, c.near()+c.ser(min(n, float64(c.Chunk)))-c.ser(n))
+		one.NS += p * max(0, c.turn()-c.ser(n))
 		all = append(all, one)
 	}
 	all = append(all, c.rings("ring", c.greet(n*p), p-1)...)
 	gather := Estimate{Algo: "bruck", NS: c.greet(n*p) + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
 	all = append(all, gather)
 	gather.Algo, gather.Sent = "recursive-doubling", n*(c.cubes(1)+c.folded())
+	gather.NS += c.rounds() * (c.someFirst(n) - c.first(n, c.Hops))
 	if !c.powerOfTwo() {
 		gather.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
 	}
 	return append(all, gather, c.pat())
+}
+
+// turn is the time from one rank's turn in a chain to the next one's, if blocks are short. The activation travels to
+// the successor. It leaves halfway through the block on average, because short blocks end before its latency is known.
+func (c *costs) turn() float64 {
+	n := float64(c.n)
+	travel := c.near() + (c.far()-c.near())*float64(c.Crossings)/float64(c.p)
+	return travel + c.ser(min(n, float64(c.Chunk))) + c.ser(n)/2
 }
 
 // rings is the cost of a ring of the given steps, for every segment worth trying.
@@ -260,7 +341,7 @@ func (c *costs) rings(algo string, start, steps float64) []Estimate {
 	for _, s := range c.segments(n, n) {
 		// Either the link is busy all the time, or a rank waits for each piece.
 		busy := steps*c.ser(n) + c.first(s, c.Hops)
-		waits := steps*(c.first(s, 2)+c.ser(s)) + c.ser(n) - c.ser(s) + c.first(s, c.Hops) - c.first(s, 2)
+		waits := steps*(c.first(s, 2)+c.ser(s)) + c.ser(n) - c.ser(s) + c.crossings(s)*steps/max(1, float64(c.p-1))
 		all = append(all, Estimate{Algo: algo, Segment: int64(s), NS: start + max(busy, waits), Sent: steps * n})
 	}
 	return all
@@ -270,8 +351,7 @@ func (c *costs) reduceScatter() []Estimate {
 	n, p := float64(c.n), float64(c.p)
 	all := c.rings("ring", c.greet(n*p), p-1)
 	half := Estimate{Algo: "recursive-halving", Sent: (p - 1) * n}
-	hop := (c.first(n, c.Hops) + c.first(n, 2)) / 2 // half of the rounds stay near
-	half.NS = c.greet(n*p) + c.rounds()*hop + (p-1)*c.ser(n)
+	half.NS = c.greet(n*p) + c.rounds()*c.someFirst(n) + (p-1)*c.ser(n)
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
 		half.Sent = p * n // a folded rank hands over all its blocks

@@ -67,7 +67,7 @@ func TestChoose(t *testing.T) {
 						t.Fatalf("%s: %s on %+v", op, e.Algo, net)
 					}
 				}
-				if c.NS > 1.05*c.All[0].NS || !strings.HasPrefix(c.Reason, c.Algo+": ") || strings.Contains(c.Reason, "NaN") {
+				if c.NS > 1.05*c.All[0].NS || !strings.HasPrefix(c.Reason, c.String()+": ") || strings.Contains(c.Reason, "NaN") {
 					t.Fatalf("%s of %d bytes on %d ranks: %+v", op, n, p, c)
 				}
 			}

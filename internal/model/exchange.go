@@ -38,7 +38,7 @@ func (c *costs) reduce() []Estimate {
 	n, p, block := float64(c.n), float64(c.p), float64(c.block())
 	sent := n * min(1, p-1)
 	all := []Estimate{{
-		Algo: "ring", NS: c.greet(n) + (p-1)*(c.first(block, 2)+c.ser(block)) + c.first(block, c.Hops) + c.ser(n),
+		Algo: "ring", NS: c.greet(n) + c.passAround(block) + c.first(block, c.Hops) + c.ser(n),
 		Sent: sent,
 	}}
 	// A binomial tree is as deep as the largest power of two of ranks, and half of its levels stay near. The
@@ -46,13 +46,13 @@ func (c *costs) reduce() []Estimate {
 	// for half of another one.
 	depth, rounds := math.Floor(math.Log2(p)), c.rounds()
 	for _, s := range c.segments(n, n) {
-		hop := (c.first(s, c.Hops) + c.first(s, 2)) / 2
+		hop := c.someFirst(s)
 		tree := max(c.first(s, c.Hops)+rounds*c.ser(n)+c.ser(s)/2, depth*(hop+c.ser(s))+max(depth-1, 0)*c.ser(n-s))
 		all = append(all, Estimate{Algo: "binomial", Segment: int64(s), Sent: sent, NS: c.greet(n) + tree})
 	}
-	for _, s := range c.segments(n, defaultSegment) {
+	for _, s := range c.segments(n, pipelineSegment) {
 		all = append(all, Estimate{
-			Algo: "chain", Segment: int64(s), Sent: sent, NS: c.greet(n) + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s),
+			Algo: "chain", Segment: int64(s), Sent: sent, NS: c.greet(n) + c.passAround(s) + c.ser(n-s),
 		})
 	}
 	return all
@@ -73,8 +73,8 @@ func (c *costs) alltoall() []Estimate {
 	start, first := c.greet(n*p), c.first(n, c.Hops)
 	// A rank is a few steps ahead of what it has received, so small blocks wait for each other.
 	steps := math.Ceil((p - 1) / pairwiseLead)
-	hop := (c.first(n*p/2, c.Hops) + c.first(n*p/2, 2)) / 2 // Bruck: half of the rounds stay near
-	moved := 0.0                                            // Bruck: a block moves once per bit of its distance
+	hop := c.someFirst(n * p / 2) // Bruck: half of the rounds stay near
+	moved := 0.0                  // Bruck: a block moves once per bit of its distance
 	for i := range c.p {
 		moved += n * float64(bits.OnesCount(uint(i)))
 	}

@@ -7,13 +7,27 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// MaxTrafficHosts limits CountTraffic: it computes the plans of all ranks, which takes seconds at
-// this size and grows with its square.
-const MaxTrafficHosts = 4096
+// MaxTrafficHosts limits MeasureTraffic: it computes the plans of all ranks, which takes seconds at
+// this size and grows with its square. MaxTimedHosts limits it where times are wanted, because all plans are then in
+// memory at once.
+const (
+	MaxTrafficHosts = 4096
+	MaxTimedHosts   = 1024
+)
 
-// Traffic is the load of an algorithm on the links of a network (Fig. 2), in block-link
-// traversals. Each block, which is one rank's send buffer, counts once per link direction that
-// it crosses.
+// A Workload is what a collective moves, and how.
+type Workload struct {
+	Bytes     int64   // size of a block
+	Rate      float64 // rate of a host link in bit/s; 0 if times are not wanted
+	Subgroups int     // multicast trees that share a block; 0 means 1
+	Chunk     int     // payload of a multicast datagram, the unit in which blocks are shared; 0 means DefaultChunk
+}
+
+// DefaultChunk is the payload of a datagram of the paper.
+const DefaultChunk = 4096
+
+// Traffic is the load of an algorithm on the links of a network (Fig. 2). Block-link traversals count each block, which
+// is one rank's send buffer, once per link direction that it crosses. Bytes are payload.
 type Traffic struct {
 	Topology   string  `json:"topology"`
 	Op         string  `json:"op"`
@@ -21,6 +35,16 @@ type Traffic struct {
 	Nodes      int     `json:"nodes"`
 	BlockLinks int64   `json:"block_links"`
 	Ratio      float64 `json:"ratio"` // to multicast
+
+	Bytes     int64             `json:"bytes"`
+	Subgroups int               `json:"subgroups,omitempty"` // as used; multicast only
+	TierBytes map[string]uint64 `json:"tier_bytes"`          // under the names of topology.Graph.Tier
+	// TimeUS is the time of the transfer without latency, headers and barriers, if a rate is known.
+	TimeUS float64 `json:"time_us,omitempty"`
+	// LineRateShare is the time that a host link at full rate needs for what a rank must receive, divided by TimeUS.
+	LineRateShare float64 `json:"line_rate_share,omitempty"`
+
+	PayloadByLink []uint64 `json:"-"` // by topology.LinkID
 }
 
 // trafficAlgorithms are the algorithms to compare. Broadcast's scatter-allgather is missing
@@ -33,57 +57,89 @@ var trafficAlgorithms = []struct {
 	{p2p.Broadcast, []string{"binomial", "knomial", "binary", "chain", "mcast"}},
 }
 
-// CountTraffic counts the traffic of the Allgather and Broadcast algorithms, with rank i on
-// host i. The sends come from the plans that the engine runs, and the distances from the graph
+// CountTraffic counts the traffic of the Allgather and Broadcast algorithms. Rank i is on
+// host i of the graph. The sends come from the plans that the engine runs, and the routes from the graph
 // that the simulator and the lab use, so the count cannot disagree with either.
-func CountTraffic(g *topology.Graph) ([]Traffic, error) {
-	if g.Hosts > MaxTrafficHosts {
-		return nil, fmt.Errorf("%d hosts are too many to count; want at most %d", g.Hosts, MaxTrafficHosts)
-	}
-	tree := g.Tree(0)
+func CountTraffic(g *topology.Graph) ([]Traffic, error) { return MeasureTraffic(g, Workload{Bytes: 1}) }
+
+// MeasureTraffic is CountTraffic with blocks of some size, and with times if the Workload has a rate.
+func MeasureTraffic(g *topology.Graph, load Workload) ([]Traffic, error) {
 	var all []Traffic
 	for _, op := range trafficAlgorithms {
-		mcast := int64(tree.Links(0))
-		if op.kind == p2p.Allgather {
-			mcast *= int64(g.Hosts) // one tree per block; its size does not depend on the source
+		mcast, err := AlgorithmTraffic(g, op.kind, "mcast", load)
+		if err != nil {
+			return nil, err
 		}
 		for _, algo := range op.algos {
-			links := mcast
+			t := mcast
 			if algo != "mcast" {
-				var err error
-				if links, err = plannedTraffic(g, op.kind, algo); err != nil {
+				if t, err = AlgorithmTraffic(g, op.kind, algo, load); err != nil {
 					return nil, err
 				}
 			}
-			ratio := 1.0
-			if mcast > 0 { // one host alone sends nothing
-				ratio = float64(links) / float64(mcast)
+			t.Ratio = 1
+			if mcast.BlockLinks > 0 { // one host alone sends nothing
+				t.Ratio = float64(t.BlockLinks) / float64(mcast.BlockLinks)
 			}
-			all = append(all, Traffic{g.Name, op.kind.String(), algo, g.Hosts, links, ratio})
+			all = append(all, t)
 		}
 	}
 	return all, nil
 }
 
-// plannedTraffic adds up the sends of all ranks. A block is one byte long, so a
-// send's length is the number of its blocks.
-func plannedTraffic(g *topology.Graph, kind p2p.Kind, algo string) (int64, error) {
-	spec := p2p.Spec{Kind: kind, Size: g.Hosts, Bytes: 1}
-	if kind == p2p.Allgather {
-		spec.Counts = make([]int64, g.Hosts)
-		for i := range spec.Counts {
-			spec.Counts[i] = 1
+// AlgorithmTraffic counts the traffic of one algorithm of Allgather or Broadcast. Its Ratio is not set.
+func AlgorithmTraffic(g *topology.Graph, kind p2p.Kind, algo string, load Workload) (Traffic, error) {
+	switch limit := load.maxHosts(); {
+	case g.Hosts > limit:
+		return Traffic{}, fmt.Errorf("%d hosts are too many to count; want at most %d", g.Hosts, limit)
+	case load.Bytes < 1:
+		return Traffic{}, fmt.Errorf("blocks of %d bytes: want 1 or more", load.Bytes)
+	case kind != p2p.Allgather && kind != p2p.Broadcast:
+		return Traffic{}, fmt.Errorf("no traffic model for %v: want allgather or broadcast", kind)
+	}
+	t := Traffic{
+		Topology: g.Name, Op: kind.String(), Algo: algo, Nodes: g.Hosts, Bytes: load.Bytes,
+		PayloadByLink: make([]uint64, len(g.Links)),
+	}
+	var busy float64 // bytes that a host link could carry in the time of the transfer
+	var err error
+	if algo == "mcast" {
+		busy, err = t.multicast(g, kind, load)
+	} else {
+		busy, err = t.pointToPoint(g, kind, load)
+	}
+	if err != nil {
+		return Traffic{}, fmt.Errorf("%s: %w", algo, err)
+	}
+	t.TierBytes = g.ByTier(t.PayloadByLink)
+	for _, n := range t.TierBytes {
+		t.BlockLinks += int64(n)
+	}
+	t.BlockLinks /= load.Bytes // algorithms send whole blocks
+	if load.Rate > 0 && busy > 0 {
+		received := float64(load.Bytes)
+		if kind == p2p.Allgather {
+			received *= float64(g.Hosts - 1)
+		}
+		t.TimeUS, t.LineRateShare = busy*8e6/load.Rate, received/busy
+	}
+	return t, nil
+}
+
+func (w Workload) maxHosts() int {
+	if w.Rate > 0 {
+		return MaxTimedHosts
+	}
+	return MaxTrafficHosts
+}
+
+// blockSizes returns the size of each rank's block. Rank 0 is the root of a Broadcast.
+func (w Workload) blockSizes(kind p2p.Kind, ranks int) []int64 {
+	counts := make([]int64, ranks)
+	for i := range counts {
+		if kind == p2p.Allgather || i == 0 {
+			counts[i] = w.Bytes
 		}
 	}
-	var links int64
-	for spec.Rank = range g.Hosts {
-		plan, err := p2p.New(algo, spec)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", algo, err)
-		}
-		for _, s := range plan.Sends {
-			links += s.Len * int64(g.Hops(spec.Rank, int(s.To)))
-		}
-	}
-	return links, nil
+	return counts
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/allcast/allcast/internal/figure"
 )
 
 // Testbed is the network on which the paper measured: 188 hosts, 12 leaves and 6 spines.
@@ -15,6 +17,7 @@ const Testbed = "fat-tree:188,12,6"
 // registry is the contents of claims.json.
 type registry struct {
 	Claims   []claim   // in the order of their numbers; tests and pages refer to the IDs
+	Figures  []exhibit // in the paper's order
 	Slips    []string  // mistakes in the paper's own numbers
 	Mistakes []mistake // faults of the authors' prototypes
 }
@@ -27,7 +30,29 @@ type claim struct {
 	Paper     string // statement and number
 	Ours      string // measurement
 	Tolerance string
+	Verdict   Verdict // that an entry must reach; changed only with an explanation in Ours
 	Checks    []check
+}
+
+// exhibit is a figure, a table or an appendix of the paper.
+type exhibit struct {
+	ID        string // "fig11", "table1", "appA"
+	Where     string
+	Title     string
+	Paper     string
+	Points    []Points // all that the text, the captions and the tables say; the figures themselves are blank
+	Tolerance string
+	Verdict   Verdict
+	Claims    []string // IDs of the claims that it is about
+}
+
+// Points are a series of numbers in the paper.
+type Points struct {
+	Name  string         `json:"name"`
+	X     string         `json:"x"` // quantity and unit, as Y
+	Y     string         `json:"y"`
+	Names []string       `json:"names,omitempty"` // of the X values 0, 1, ..., if those are no numbers
+	Data  []figure.Point `json:"data"`
 }
 
 // mistake is a fault of a prototype. Its checks fail if Allcast repeats it.
@@ -93,3 +118,6 @@ func item(bullet, text string) string {
 	}
 	return b.String() + line
 }
+
+// wrap returns a paragraph with lines of at most 100 columns.
+func wrap(text string) string { return strings.ReplaceAll(item("", text)[1:], "\n ", "\n") }

@@ -145,7 +145,7 @@ func TestTestbed(t *testing.T) {
 		t.Fatal(err)
 	}
 	simulate := func(op, algo string, bytes, segment int64) *sim.Result {
-		r, err := run(g, op, algo, bytes, segment)
+		r, err := run(t.Context(), g, op, algo, bytes, segment)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,185 +1,149 @@
 package paper
 
 import (
+	"context"
 	"fmt"
-	"math"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/allcast/allcast/internal/sim"
 	"github.com/allcast/allcast/internal/topology"
 )
+
+// pageEnv is the Env for pages: everything that the simulator can do, and progress on stderr.
+func pageEnv() *Env {
+	return &Env{Seed: 1, Progress: func(done float64, what string) {
+		fmt.Fprintf(os.Stderr, "%3.0f %% %s\n", 100*done, what)
+	}}
+}
 
 // collectives compares multicast with the algorithms that libraries use today, on the
 // paper's testbed: claims C2, C8, C9 and C10.
 func collectives() (string, error) {
-	g, err := topology.Parse(Testbed)
-	if err != nil {
-		return "", err
-	}
-	return render("collectives.md.tmpl", comparison{g, 20 * time.Microsecond, 5 * time.Microsecond})
+	return render("collectives.md.tmpl", comparison{mustParse(Testbed), pageEnv()})
 }
 
 // comparison has a method for each table of the page.
 type comparison struct {
 	*topology.Graph
-	Detour, Delay time.Duration // the two kinds of noise, see sim.Config
-}
-
-// simulate runs one collective on the testbed's links, verified.
-func simulate(cfg sim.Config) (*sim.Result, error) {
-	cfg.Chunk, cfg.Subgroups, cfg.Rate, cfg.Latency = 4096, 1, 56e9, 500*time.Nanosecond
-	r, err := sim.Run(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if !r.Verified || r.Algo != cfg.Algo {
-		return nil, fmt.Errorf("%s by %s: not verified", cfg.Op, cfg.Algo)
-	}
-	fmt.Fprintf(os.Stderr, "%s %s %d segment %d seed %d: %.0f us\n",
-		cfg.Op, cfg.Algo, cfg.Bytes, cfg.Segment, cfg.Seed, r.TimeUS)
-	return r, nil
-}
-
-func run(g *topology.Graph, op, algo string, bytes, segment int64) (*sim.Result, error) {
-	return simulate(sim.Config{
-		Op: op, Algo: algo, Topology: g, Bytes: bytes, Schedule: sim.Schedule{Segment: segment}, Seed: 1,
-	})
-}
-
-// fastest runs a collective with several segment sizes.
-func fastest(g *topology.Graph, op, algo string, bytes int64, segments ...int64) (*sim.Result, int64, error) {
-	var best *sim.Result
-	var with int64
-	for _, s := range segments {
-		r, err := run(g, op, algo, bytes, s)
-		if err != nil {
-			return nil, 0, err
-		}
-		if best == nil || r.TimeUS < best.TimeUS {
-			best, with = r, s
-		}
-	}
-	return best, with, nil
+	env *Env
 }
 
 // Broadcast compares the times of a Broadcast, and names the best algorithm beside multicast.
 func (c comparison) Broadcast() (string, error) {
-	const bytes = 1 << 20
-	var b strings.Builder
-	var ref *sim.Result
-	bestTime, bestAlgo := math.Inf(1), ""
-	for _, algo := range sim.Algorithms["broadcast"] {
-		segments := []int64{0, 4 << 10, 16 << 10, 64 << 10, 256 << 10}
-		if algo == "mcast" {
-			segments = segments[:1]
-		}
-		best, with, err := fastest(c.Graph, "broadcast", algo, bytes, segments...)
-		if err != nil {
-			return "", err
-		}
-		if ref == nil {
-			ref = best
-		} else if best.TimeUS < bestTime {
-			bestTime, bestAlgo = best.TimeUS, algo
-		}
-		segment := "-"
-		if with > 0 {
-			segment = fmt.Sprintf("%d KiB", with>>10)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f | %.0f | %.2f |\n", algo, segment, best.TimeUS, best.TimeUS/ref.TimeUS,
-			float64(best.PayloadLinkBytes)/bytes, float64(best.PayloadLinkBytes)/float64(ref.PayloadLinkBytes))
+	all, err := rankedBroadcasts(context.Background(), c.env)
+	if err != nil {
+		return "", err
 	}
+	var b strings.Builder
+	ref := all[0]
+	for _, r := range all {
+		segment := "-"
+		if r.Segment > 0 {
+			segment = kib(r.Segment)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f | %.0f | %.2f |\n", r.Algo, segment, r.TimeUS, r.TimeUS/ref.TimeUS,
+			float64(r.PayloadLinkBytes)/rankedBytes, float64(r.PayloadLinkBytes)/float64(ref.PayloadLinkBytes))
+	}
+	best := bestTree(all)
 	fmt.Fprintf(&b, "\nThe best point-to-point algorithm, %s, takes %.2f times as long as multicast.",
-		bestAlgo, bestTime/ref.TimeUS)
+		best.Algo, best.TimeUS/ref.TimeUS)
 	return b.String(), nil
+}
+
+// Throughput returns the data of Figure 11.
+func (c comparison) Throughput() (*throughputs, error) {
+	return measureThroughputs(context.Background(), c.env)
+}
+
+// Cells writes a table of an entry as rows of Markdown.
+func (comparison) Cells(t Table) string {
+	var b strings.Builder
+	for _, row := range t.Rows {
+		for _, cell := range row {
+			if x, ok := cell.(float64); ok {
+				cell = fmt.Sprintf("%.4g", x)
+				if x >= 1000 {
+					cell = fmt.Sprintf("%.0f", x)
+				}
+			}
+			fmt.Fprintf(&b, "| %v ", cell)
+		}
+		b.WriteString("|\n")
+	}
+	return b.String()
+}
+
+// Schedules, Costs, Fits and Curves are the tables about the factors of Figure 11.
+func (c comparison) Schedules() (Table, error) { return c.table(rivalTable) }
+func (c comparison) Costs() (Table, error)     { return c.table(sweepTable) }
+func (c comparison) Fits() (Table, error)      { return c.table(fitTable) }
+func (c comparison) Curves() (Table, error) {
+	return c.table(func(t *throughputs) Table { return throughputTable("", t) })
+}
+
+func (c comparison) table(of func(*throughputs) Table) (Table, error) {
+	t, err := c.Throughput()
+	if err != nil {
+		return Table{}, err
+	}
+	return of(t), nil
+}
+
+// FactorReason says what the paper's factors depend on.
+func (c comparison) FactorReason() (string, error) {
+	t, err := c.Throughput()
+	if err != nil {
+		return "", err
+	}
+	return factorReason(t), nil
 }
 
 // Allgather compares multicast with a ring.
 func (c comparison) Allgather() (string, error) {
+	all, err := levels(context.Background(), c.env)
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	model := float64(c.RingTraversals()) / float64(c.TreeTraversals())
-	for _, bytes := range []int64{64 << 10, 128 << 10, 256 << 10} {
-		m, err := run(c.Graph, "allgather", "mcast", bytes, 0)
-		if err != nil {
-			return "", err
-		}
-		ring, _, err := fastest(c.Graph, "allgather", "ring", bytes, 0, 16<<10, 64<<10)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(&b, "| %d KiB | %.0f | %.0f | %.3f | %.4f | %.4f |\n",
-			bytes>>10, m.TimeUS, ring.TimeUS, m.TimeUS/ring.TimeUS,
-			float64(ring.PayloadLinkBytes)/float64(m.PayloadLinkBytes), model)
+	for _, l := range all {
+		fmt.Fprintf(&b, "| %s | %.0f | %.0f | %.3f | %.4f | %.4f |\n",
+			kib(l.Bytes), l.Mcast.TimeUS, l.Ring.TimeUS, l.Mcast.TimeUS/l.Ring.TimeUS,
+			float64(l.Ring.PayloadLinkBytes)/float64(l.Mcast.PayloadLinkBytes), model)
 	}
 	return b.String(), nil
 }
 
-// Stopped measures claim C9 with hosts that stop at times.
-func (c comparison) Stopped() (string, error) {
-	return c.vary(sim.Config{Faults: sim.Faults{Detour: c.Detour}})
-}
+// SlowReceiver is the cost of a received chunk of "slow receivers".
+func (comparison) SlowReceiver() time.Duration { return slowReceiver }
 
-// Delayed measures claim C9 with hosts that react late.
-func (c comparison) Delayed() (string, error) {
-	return c.vary(sim.Config{Faults: sim.Faults{Noise: c.Delay}})
-}
+// Causes lists the causes of variation.
+func (comparison) Causes() []cause { return causes }
 
-// vary writes the table and the verdicts for one kind of noise.
-func (c comparison) vary(cfg sim.Config) (string, error) {
-	const seeds = 10
-	const allAtOnce = "mcast, all at once"
-	var b strings.Builder
-	b.WriteString("| operation | algorithm | mean | max - min | standard deviation, us |\n|---|---|--:|--:|--:|\n")
-	var verdicts []string
-	for _, o := range []struct {
-		op    string
-		bytes int64
-		algos []string
-	}{
-		{"broadcast", 1 << 20, []string{"mcast", "binomial", "knomial", "binary", "chain", "scatter-allgather"}},
-		{"allgather", 64 << 10, []string{"mcast", allAtOnce, "ring"}},
-	} {
-		deviation := map[string]float64{}
-		for _, algo := range o.algos {
-			cfg.Op, cfg.Algo, cfg.Topology, cfg.Bytes, cfg.Chains = o.op, algo, c.Graph, o.bytes, 1
-			if algo == allAtOnce {
-				cfg.Algo, cfg.Chains = "mcast", c.Hosts
-			}
-			var sum, squares, slowest float64
-			quickest := math.Inf(1)
-			for cfg.Seed = 1; cfg.Seed <= seeds; cfg.Seed++ {
-				r, err := simulate(cfg)
-				if err != nil {
-					return "", err
-				}
-				sum, squares = sum+r.TimeUS, squares+r.TimeUS*r.TimeUS
-				quickest, slowest = min(quickest, r.TimeUS), max(slowest, r.TimeUS)
-			}
-			mean := sum / seeds
-			deviation[algo] = math.Sqrt(max(0, squares/seeds-mean*mean))
-			fmt.Fprintf(&b, "| %s %d KiB | %s | %.0f | %.0f | %.1f |\n",
-				o.op, o.bytes>>10, algo, mean, slowest-quickest, deviation[algo])
-		}
-		best := "mcast"
-		if d, ok := deviation[allAtOnce]; ok && d < deviation[best] {
-			best = allAtOnce
-		}
-		var more, less []string
-		for _, algo := range o.algos {
-			switch {
-			case strings.HasPrefix(algo, "mcast"):
-			case deviation[algo] > deviation[best]:
-				more = append(more, algo)
-			default:
-				less = append(less, algo)
-			}
-		}
-		verdicts = append(verdicts, fmt.Sprintf("%s: %s varies less than %s;\n  not less than: %s.",
-			o.op, best, list(more), list(less)))
+// Variation writes the table of one cause, and whether claim C9 holds for it.
+func (c comparison) Variation(of cause) (string, error) {
+	all, err := variations(context.Background(), c.env)
+	if err != nil {
+		return "", err
 	}
-	fmt.Fprintf(&b, "\nOver %d seeds:\n\n- %s\n", seeds, strings.Join(verdicts, "\n- "))
+	var b strings.Builder
+	for _, s := range all {
+		if s.Cause == of.Name {
+			fmt.Fprintf(&b, "| %s %s | %s | %.0f | %.0f | %.1f | %.2f |\n",
+				s.Op, kib(s.Bytes), s.Name, s.Mean, s.Range, s.Deviation, s.Relative())
+		}
+	}
+	for _, m := range contenders {
+		if !m.multicast() {
+			continue
+		}
+		answer := "does not hold"
+		if holds, _ := lessThan(all, of.Name, m); holds {
+			answer = "holds"
+		}
+		fmt.Fprintf(&b, "\nFor %s by %s, the claim %s.", m.Op, m.Name, answer)
+	}
 	return b.String(), nil
 }
 
@@ -192,31 +156,15 @@ func list(names []string) string {
 
 // Together measures claim C2, Appendix B.
 func (c comparison) Together() (string, error) {
-	const bytes = 1 << 20
+	runs, err := pairRuns(context.Background(), c.env)
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
-	for _, p := range []int{4, 8, 16, 64, c.Hosts} {
-		g, pairs := c.Graph, []string{"ring+ring", "mcast+inc"}
-		if p != c.Hosts {
-			var err error
-			if g, err = topology.Parse(fmt.Sprintf("star:%d", p)); err != nil {
-				return "", err
-			}
-			pairs = []string{"ring+ring", "mcast+ring", "ring+inc", "mcast+inc"}
-		}
-		var ref float64
-		for _, pair := range pairs {
-			r, err := run(g, "allgather+reduce-scatter", pair, bytes, 0)
-			if err != nil {
-				return "", err
-			}
-			if ref == 0 {
-				ref = r.TimeUS
-			}
-			ag, rs := r.Parts[0], r.Parts[1]
-			fmt.Fprintf(&b, "| %d | %s | %.0f | %.3f | %.3f | %.0f + %.0f | %.0f + %.0f |\n",
-				p, pair, r.TimeUS, ref/r.TimeUS, 2-2/float64(p),
-				float64(ag.Sent)/bytes, float64(rs.Sent)/bytes, float64(ag.Received)/bytes, float64(rs.Received)/bytes)
-		}
+	for _, r := range runs {
+		fmt.Fprintf(&b, "| %d | %s | %.0f | %.3f | %.3f | %.0f + %.0f | %.0f + %.0f |\n",
+			r.Ranks, r.Pair, r.TimeUS, r.Speedup, r.Formula(),
+			r.SentBlocks(0), r.SentBlocks(1), r.ReceivedBlocks(0), r.ReceivedBlocks(1))
 	}
 	return b.String(), nil
 }

@@ -27,7 +27,8 @@ var Pages = []Page{
 var templateFiles embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"item": item, "places": places, "number": func(index int) int { return index + 1 },
+	"item": item, "subjects": registry.subjects,
+	"wrap": wrap, "places": places, "number": func(index int) int { return index + 1 },
 	"share": share, "overBound": overBound,
 	"join": strings.Join,
 }).ParseFS(templateFiles, "*.md.tmpl"))

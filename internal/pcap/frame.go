@@ -20,8 +20,6 @@ const (
 const (
 	rocePort  = 4791
 	entropy   = 0xc000            // RoCE v2 source ports start here
-	maxIPLen  = 65535             // limit of the 16-bit length fields
-	maxLength = 1 << 30           // of a payload, so that a record's length fits its 32 bits
 	hostMask  = 1<<20 - 1         // host numbers past it wrap round
 	groupMask = 1<<18 - 1         // and group numbers past this
 	groupBase = 239<<24 | 192<<16 // 239.192.0.0/14: multicast within one organisation
@@ -48,29 +46,16 @@ func groupAddress(group int) address {
 }
 
 // packet completes the headers in h, which transport has begun, and records the
-// packet.
-func (w *Writer) packet(at int64, src, dst address, h, payload []byte, length int) {
-	length = min(max(length, 0), maxLength)
-	pad := -length & 3
+// packet. The payload is at most MTU bytes.
+func (w *Writer) packet(at int64, src, dst address, h, payload []byte) {
+	pad := -len(payload) & 3
 	h[bthAt+1] |= byte(pad << 4)
-	frame := len(h) - etherAt + length + pad + icrcLen
+	network(h, src, dst, len(h)-ipAt+len(payload)+pad+icrcLen)
 
-	// A packet larger than IPv4 allows gets the largest possible length. The record header still
-	// has the true length of the frame.
-	ipLen := min(frame-(ipAt-etherAt), maxIPLen)
-	network(h, src, dst, ipLen)
-
-	// The trailer comes after the whole payload, so the record has it, and the
-	// ICRC needs computing, only if nothing was cut. (No true length is
-	// maxIPLen: they are multiples of 4.)
-	payload = payload[:min(len(payload), length, max(w.Snap, 0), maxSnap)]
-	trailer := w.trailer[:0]
-	if len(payload) == length && ipLen < maxIPLen {
-		trailer = w.trailer[:pad+icrcLen]
-		clear(trailer)
-		binary.LittleEndian.PutUint32(trailer[pad:], w.icrc(h, payload, trailer[:pad]))
-	}
-	w.record(at, frame, h, payload, trailer)
+	trailer := w.trailer[:pad+icrcLen]
+	clear(trailer)
+	binary.LittleEndian.PutUint32(trailer[pad:], w.icrc(h, payload, trailer[:pad]))
+	w.record(at, h, payload, trailer)
 }
 
 // network fills in the Ethernet, IPv4 and UDP headers of h.

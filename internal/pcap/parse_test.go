@@ -9,7 +9,7 @@ import (
 // packet is one parsed record.
 type packet struct {
 	at             int64
-	incl, orig     int
+	length         int // of the frame
 	dstMAC, srcMAC string
 	srcIP, dstIP   string
 	ipLen, udpLen  int
@@ -18,9 +18,7 @@ type packet struct {
 	pad            int
 	destQP, psn    uint32
 	ackReq         bool
-	ext, payload   []byte // extended transport headers; the recorded payload
-	length         int    // length of the payload, derived from the UDP length
-	complete       bool   // whether the record includes padding and ICRC
+	ext, payload   []byte // extended transport headers; the payload
 	icrc           uint32
 }
 
@@ -42,19 +40,19 @@ func parse(t testing.TB, file []byte) []packet {
 			t.Fatalf("%d stray bytes after packet %d", len(file), len(all))
 		}
 		p := packet{
-			at:   int64(le.Uint32(file))*1e9 + int64(le.Uint32(file[4:])),
-			incl: int(le.Uint32(file[8:])),
-			orig: int(le.Uint32(file[12:])),
+			at:     int64(le.Uint32(file))*1e9 + int64(le.Uint32(file[4:])),
+			length: int(le.Uint32(file[12:])),
 		}
 		if le.Uint32(file[4:]) >= 1e9 {
 			t.Fatalf("nanoseconds %d", le.Uint32(file[4:]))
 		}
+		captured := int(le.Uint32(file[8:]))
 		file = file[16:]
-		if p.incl > len(file) || p.incl > p.orig || p.incl > snap {
-			t.Fatalf("record of %d of %d bytes, snap %d, %d left", p.incl, p.orig, snap, len(file))
+		if captured > len(file) || captured != p.length || captured > snap {
+			t.Fatalf("record of %d of %d bytes, snap %d, %d left", captured, p.length, snap, len(file))
 		}
-		f := file[:p.incl]
-		file = file[p.incl:]
+		f := file[:captured]
+		file = file[captured:]
 		if len(f) < 14+20+8+12 {
 			t.Fatalf("truncated headers: % x", f)
 		}
@@ -73,8 +71,8 @@ func parse(t testing.TB, file []byte) []packet {
 		}
 		p.srcIP, p.dstIP = fmt.Sprint(ip[12], ip[13], ip[14], ip[15]), fmt.Sprint(ip[16], ip[17], ip[18], ip[19])
 		p.ipLen, p.udpLen, p.srcPort = int(be.Uint16(ip[2:])), int(be.Uint16(udp[4:])), int(be.Uint16(udp))
-		if p.udpLen != p.ipLen-20 || p.orig < 14+p.ipLen || p.orig > 14+p.ipLen && p.ipLen != 65535 {
-			t.Fatalf("lengths: frame %d, IP %d, UDP %d", p.orig, p.ipLen, p.udpLen)
+		if p.udpLen != p.ipLen-20 || p.length != 14+p.ipLen {
+			t.Fatalf("lengths: frame %d, IP %d, UDP %d", p.length, p.ipLen, p.udpLen)
 		}
 		if be.Uint16(udp[2:]) != 4791 || p.srcPort < 0xc000 || be.Uint16(udp[6:]) != 0 {
 			t.Fatalf("UDP: % x", udp)
@@ -87,32 +85,31 @@ func parse(t testing.TB, file []byte) []packet {
 		if bth[1]&0x8f != 0 || be.Uint16(bth[2:]) != 0xffff || bth[4] != 0 || bth[8]&0x7f != 0 {
 			t.Fatalf("BTH: % x", bth)
 		}
-		ext, ok := map[int]int{0x65: 12, 0x04: 0, 0x0c: 16, 0x10: 4}[p.opcode]
+		ext, ok := map[int]int{
+			0x00: 0, 0x01: 0, 0x03: 4, 0x05: 4, // RC SEND: first, middle, last and only, the last two with immediate
+			0x0c: 16, 0x0d: 4, 0x0e: 0, 0x0f: 4, 0x10: 4, // RC READ: request, and the response
+			0x20: 0, 0x21: 0, 0x23: 4, 0x25: 4, // UC SEND
+			0x65: 12, // UD SEND only with immediate
+		}[p.opcode]
 		if !ok || len(f) < 54+ext {
 			t.Fatalf("opcode %#x in %d bytes", p.opcode, len(f))
 		}
 		p.ext = f[54 : 54+ext]
 
-		p.length = p.orig - 54 - ext - p.pad - 4
-		if (p.length+p.pad)%4 != 0 || p.length < 0 {
-			t.Fatalf("payload of %d bytes, %d of padding", p.length, p.pad)
+		length := p.length - 54 - ext - p.pad - 4
+		if (length+p.pad)%4 != 0 || length < 0 || length > 4096 {
+			t.Fatalf("payload of %d bytes, %d of padding", length, p.pad)
 		}
 		rest := f[54+ext:]
-		p.payload = rest[:min(len(rest), p.length)]
-		p.complete = p.incl == p.orig
-		if !p.complete && len(rest) > p.length {
-			t.Fatalf("record truncated within the trailer: %d of %d bytes", p.incl, p.orig)
+		p.payload = rest[:length]
+		p.icrc = le.Uint32(f[len(f)-4:])
+		want := slowICRC(f[14 : len(f)-4])
+		if p.icrc != want {
+			t.Fatalf("ICRC %08x, want %08x", p.icrc, want)
 		}
-		if p.complete {
-			p.icrc = le.Uint32(f[len(f)-4:])
-			want := slowICRC(f[14 : len(f)-4])
-			if p.icrc != want {
-				t.Fatalf("ICRC %08x, want %08x", p.icrc, want)
-			}
-			for _, b := range rest[p.length : p.length+p.pad] {
-				if b != 0 {
-					t.Fatalf("padding: % x", rest[p.length:])
-				}
+		for _, b := range rest[length : length+p.pad] {
+			if b != 0 {
+				t.Fatalf("padding: % x", rest[length:])
 			}
 		}
 		all = append(all, p)

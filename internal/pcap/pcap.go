@@ -4,14 +4,15 @@
 //
 // The simulator moves messages, not frames, so it does not know most header fields. The Writer
 // fills them in as a network card would. Addresses identify the hosts: host h (below 1<<20) is
-// 10.0.0.1 + h, and group g (below 1<<18) is 239.192.0.0 + g.
+// 10.0.0.1 + h, and group g (below 1<<18) is 239.192.0.0 + g. A message that is longer than the MTU
+// becomes several packets.
 //
-// Wireshark calls some correct packets malformed. It does so in the Info column
-// of every packet with a payload that was not recorded whole, and it tries to
-// read payloads as other protocols: a Message of less than 16 bytes always
-// trips its RPC over RDMA (--disable-protocol rpcordma), an empty Datagram its
-// Ethernet over InfiniBand (infiniband.eoib). The headers are shown correctly
-// all the same.
+// Three rules keep Wireshark from calling correct packets malformed:
+//   - Packets are recorded whole. Wireshark calls a truncated payload malformed.
+//   - The payload of data is zeros. Wireshark guesses the protocol of a payload from its first bytes,
+//     and the simulator's test pattern would look like any protocol.
+//   - A control message starts with messageTag, and its packet carries an immediate, for the same
+//     reason: without them, some messages look like IPv4 or RPC over RDMA.
 package pcap
 
 import (
@@ -27,12 +28,7 @@ const (
 	fileHeaderLen   = 24
 	recordHeaderLen = 16
 
-	// fileSnap is the record limit the file declares: the largest that
-	// Wireshark accepts, so that Snap may change during a capture.
-	fileSnap = 262144
-
-	defaultSnap = 128
-	maxSnap     = 65535
+	fileSnap = 65535 // longer than any record
 )
 
 // A Writer writes one capture. It is not safe for concurrent use.
@@ -40,16 +36,13 @@ const (
 // The packet methods return no error, so that a simulator's inner loop need not check one. After
 // the first write error the Writer writes nothing more, and Close returns the error.
 type Writer struct {
-	// Snap is the maximum number of recorded bytes per payload. Headers are always recorded
-	// completely. NewWriter sets it to 128: enough to recognise a payload, and small enough for a
-	// capture of a large collective.
-	Snap int
-
 	out *bufio.Writer
+	psn uint32 // number of the next packet
 
 	// The packet being built. These buffers are fields because a value passed to an io.Writer
 	// escapes, which would cost one allocation per packet.
 	headers [maxHeaders]byte
+	payload [MTU]byte
 	trailer [maxTrailer]byte
 	masked  [maxHeaders]byte
 }
@@ -65,7 +58,7 @@ func NewWriter(w io.Writer) (*Writer, error) {
 	le.PutUint32(h[16:], fileSnap) // between them, time zone and accuracy: always 0
 	le.PutUint32(h[20:], linkEthernet)
 
-	pw := &Writer{Snap: defaultSnap, out: bufio.NewWriterSize(w, 1<<16)}
+	pw := &Writer{out: bufio.NewWriterSize(w, 1<<16)}
 	pw.out.Write(h[:]) // an error stays in the bufio.Writer, and Flush returns it
 	if err := pw.out.Flush(); err != nil {
 		return nil, err
@@ -77,20 +70,18 @@ func NewWriter(w io.Writer) (*Writer, error) {
 // io.Writer given to NewWriter.
 func (w *Writer) Close() error { return w.out.Flush() }
 
-// record writes one packet. headers begins with room for the record header;
-// frame is the length of the packet on the wire, of which headers, payload and
-// trailer are the recorded part.
-func (w *Writer) record(at int64, frame int, headers, payload, trailer []byte) {
+// record writes one packet. headers begins with room for the record header.
+func (w *Writer) record(at int64, headers, payload, trailer []byte) {
 	// A simulation starts at the file format's epoch, 1970: the wall clock
 	// would make two captures of the same run differ.
 	at = max(at, 0)
-	captured := len(headers) - recordHeaderLen + len(payload) + len(trailer)
+	length := uint32(len(headers) - recordHeaderLen + len(payload) + len(trailer))
 
 	le := binary.LittleEndian
 	le.PutUint32(headers[0:], uint32(at/1e9))
 	le.PutUint32(headers[4:], uint32(at%1e9))
-	le.PutUint32(headers[8:], uint32(captured))
-	le.PutUint32(headers[12:], uint32(frame))
+	le.PutUint32(headers[8:], length)
+	le.PutUint32(headers[12:], length)
 
 	w.out.Write(headers)
 	w.out.Write(payload)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -39,9 +41,9 @@ func pattern(n int) []byte {
 }
 
 func TestDatagram(t *testing.T) {
-	data := pattern(64)
 	p := capture(t, func(w *Writer) {
-		w.Datagram(3_000_000_007, 258, 0x2abcd, 0xdeadbeef, 0x5123456, data, len(data))
+		w.psn = 0x5123456
+		w.Datagram(3_000_000_007, 258, 0x2abcd, 0xdeadbeef, 64)
 	})[0]
 	if p.at != 3_000_000_007 || p.opcode != 0x65 || p.destQP != 0xffffff || p.psn != 0x123456 || p.ackReq {
 		t.Errorf("%+v", p)
@@ -56,7 +58,7 @@ func TestDatagram(t *testing.T) {
 	if qp, imm := be.Uint32(p.ext[4:]), be.Uint32(p.ext[8:]); qp != 0x100102 || imm != 0xdeadbeef {
 		t.Errorf("source QP %#x, immediate %#x", qp, imm)
 	}
-	if !p.complete || !bytes.Equal(p.payload, data) {
+	if !bytes.Equal(p.payload, make([]byte, 64)) {
 		t.Errorf("payload % x", p.payload)
 	}
 }
@@ -64,101 +66,123 @@ func TestDatagram(t *testing.T) {
 func TestReliable(t *testing.T) {
 	const vaddr, size = 0x7fff_0123_4567_89ab, 4096
 	ps := capture(t, func(w *Writer) {
-		w.Message(1, 0, 1<<20-1, 7, []byte("hello"), 5)
-		w.ReadRequest(2, 4, 5, 8, vaddr, size)
-		w.ReadResponse(3, 5, 4, 8, nil, size)
+		w.Message(1, 0, 1<<20-1, []byte("hello"))
+		w.ReadRequest(2, 4, 5, vaddr, size)
+		w.ReadResponse(3, 5, 4, size)
+		w.Send(4, 6, 7, 10)
 	})
 	be := binary.BigEndian
 
 	m := ps[0]
-	if m.opcode != 0x04 || m.pad != 3 || m.destQP != 0x200000 || m.psn != 7 || !m.ackReq || string(m.payload) != "hello" {
+	if m.opcode != 0x05 || m.pad != 3 || m.destQP != 0x200000 || m.psn != 0 || !m.ackReq ||
+		string(m.payload) != "msg:hello" || be.Uint32(m.ext) != 'h' {
 		t.Errorf("message %+v", m)
 	}
 	if m.srcIP != "10 0 0 1" || m.dstIP != "10 16 0 0" || m.dstMAC != "2:0:a:10:0:0" {
 		t.Errorf("message %+v", m)
 	}
 	q := ps[1]
-	if q.opcode != 0x0c || q.destQP != 0x200004 || q.length != 0 || !q.complete ||
+	if q.opcode != 0x0c || q.destQP != 0x200004 || q.psn != 1 || len(q.payload) != 0 ||
 		be.Uint64(q.ext) != vaddr || be.Uint32(q.ext[12:]) != size {
 		t.Errorf("request %+v", q)
 	}
 	r := ps[2]
-	if r.opcode != 0x10 || r.destQP != 0x200005 || r.psn != 8 || r.ackReq || r.length != size || r.complete ||
-		be.Uint32(r.ext) != 0x1f000009 {
+	if r.opcode != 0x10 || r.destQP != 0x200005 || r.psn != 2 || r.ackReq || len(r.payload) != size ||
+		be.Uint32(r.ext) != 0x1f000003 {
 		t.Errorf("response %+v", r)
 	}
 	if r.srcIP != q.dstIP || r.dstIP != q.srcIP {
 		t.Errorf("response from %s to %s", r.srcIP, r.dstIP)
 	}
+	if d := ps[3]; d.opcode != 0x05 || d.psn != 3 || len(d.payload) != 10 || be.Uint32(d.ext) != 0 {
+		t.Errorf("data %+v", d)
+	}
 }
 
-// Lengths of packets whose payload is complete, truncated or absent, as in the simulator.
-func TestLengths(t *testing.T) {
+// A message that is longer than the MTU becomes several packets, with the opcodes of their places.
+func TestSegments(t *testing.T) {
 	for _, c := range []struct {
-		have, length, snap   int
-		recorded, wantLength int
-		complete             bool
+		length                 int
+		send, response, ucSend string // opcode and length of each packet
 	}{
-		{0, 0, 128, 0, 0, true},
-		{1, 1, 128, 1, 1, true},
-		{2, 2, 128, 2, 2, true},
-		{3, 3, 128, 3, 3, true},
-		{4, 4, 128, 4, 4, true},
-		{128, 128, 128, 128, 128, true},
-		{129, 129, 128, 128, 129, false}, // snap
-		{0, 1, 128, 0, 1, false},         // no payload bytes given
-		{0, 4096, 128, 0, 4096, false},
-		{10, 4095, 128, 10, 4095, false},
-		{9, 4, 128, 4, 4, true}, // more bytes than the length
-		{9, -1, 128, 0, 0, true},
-		{8, 8, 0, 0, 8, false},
-		{8, 8, -1, 0, 8, false},
-		{65484, 65484, math.MaxInt, 65484, 65484, true},
-		{65488, 65488, math.MaxInt, 65488, 65488, false}, // exceeds the IPv4 length field
-		{1 << 17, 1 << 17, math.MaxInt, 65535, 1 << 17, false},
-		{0, math.MaxInt, 128, 0, 1 << 30, false},
+		{0, "05:0", "10:0", "25:0"},
+		{3, "05:3", "10:3", "65:3"},
+		{4096, "05:4096", "10:4096", "65:4096"},
+		{4097, "00:4096 03:1", "0d:4096 0f:1", "20:4096 23:1"},
+		{12288, "00:4096 01:4096 03:4096", "0d:4096 0e:4096 0f:4096", "20:4096 21:4096 23:4096"},
 	} {
-		p := capture(t, func(w *Writer) {
-			w.Snap = c.snap
-			w.ReadResponse(0, 1, 2, 3, pattern(c.have), c.length)
-		})[0]
-		if p.length != c.wantLength || len(p.payload) != c.recorded || p.complete != c.complete {
-			t.Errorf("%+v: length %d, recorded %d, complete %v", c, p.length, len(p.payload), p.complete)
+		for name, want := range map[string]string{"send": c.send, "response": c.response, "datagram": c.ucSend} {
+			got := describe(capture(t, func(w *Writer) {
+				switch name {
+				case "send":
+					w.Send(0, 1, 2, c.length)
+				case "response":
+					w.ReadResponse(0, 1, 2, c.length)
+				default:
+					w.Datagram(0, 1, 2, 7, c.length)
+				}
+			}))
+			if got != want {
+				t.Errorf("%s of %d bytes: %s, want %s", name, c.length, got, want)
+			}
 		}
-		if !bytes.Equal(p.payload, pattern(c.have)[:c.recorded]) {
-			t.Errorf("%+v: wrong payload", c)
+	}
+}
+
+func describe(ps []packet) string {
+	var words []string
+	for _, p := range ps {
+		words = append(words, fmt.Sprintf("%02x:%d", p.opcode, len(p.payload)))
+	}
+	return strings.Join(words, " ")
+}
+
+// The packets of a long message hold all of it, and each starts with the tag.
+func TestLongMessage(t *testing.T) {
+	message := pattern(10000)
+	ps := capture(t, func(w *Writer) { w.Message(0, 1, 2, message) })
+	if got := describe(ps); got != "00:4096 01:4096 03:1820" {
+		t.Errorf("packets %s", got)
+	}
+	var got []byte
+	for _, p := range ps {
+		if !bytes.HasPrefix(p.payload, []byte(messageTag)) {
+			t.Errorf("packet without tag: % x", p.payload[:4])
 		}
-		if want := min(20+8+12+4+(c.wantLength+3)/4*4+4, 65535); p.ipLen != want {
-			t.Errorf("%+v: IP length %d, want %d", c, p.ipLen, want)
-		}
+		got = append(got, p.payload[len(messageTag):]...)
+	}
+	if !bytes.Equal(got, message) {
+		t.Error("the packets do not hold the message")
 	}
 }
 
 // No bytes of one packet leak into the next.
 func TestWritersStateIsNotKept(t *testing.T) {
-	a := func(w *Writer) { w.Message(9, 1, 2, 3, []byte{1}, 1) }
-	alone := capture(t, a)[0]
+	alone := capture(t, func(w *Writer) { w.Datagram(9, 1, 2, 3, 100) })[0]
 	after := capture(t, func(w *Writer) {
-		w.ReadRequest(1, 1<<20-1, 77, 0xffffff, math.MaxUint64, math.MaxUint32)
-		w.Datagram(1, 99, 98, math.MaxUint32, 97, pattern(126), 126)
-		a(w)
+		w.ReadRequest(1, 1<<20-1, 77, math.MaxUint64, math.MaxUint32)
+		w.Message(1, 99, 98, pattern(126))
+		w.psn = 0
+		w.Datagram(9, 1, 2, 3, 100)
 	})[2]
-	if alone.icrc != after.icrc || alone.pad != after.pad || alone.orig != after.orig {
+	if alone.icrc != after.icrc || alone.pad != after.pad || alone.length != after.length {
 		t.Errorf("first packet %+v\nafter other packets %+v", alone, after)
 	}
 }
 
 func TestNoAllocation(t *testing.T) {
 	w := newWriter(t, io.Discard)
-	data := pattern(300)
+	message := pattern(5000)
 	n := testing.AllocsPerRun(1000, func() {
-		w.Datagram(1, 2, 3, 4, 5, data, len(data))
-		w.Message(1, 2, 3, 4, data[:5], 5)
-		w.ReadRequest(1, 2, 3, 4, 5, 6)
-		w.ReadResponse(1, 2, 3, 4, nil, 4096)
+		w.Datagram(1, 2, 3, 4, 300)
+		w.Datagram(1, 2, 3, 4, 5000)
+		w.Message(1, 2, 3, message)
+		w.Send(1, 2, 3, 300)
+		w.ReadRequest(1, 2, 3, 5, 6)
+		w.ReadResponse(1, 2, 3, 4096)
 	})
 	if n != 0 {
-		t.Errorf("%v allocations for four packets", n)
+		t.Errorf("%v allocations for six calls", n)
 	}
 }
 
@@ -185,7 +209,7 @@ func TestWriteErrors(t *testing.T) {
 		out := &failing{room: 100}
 		w := newWriter(t, out)
 		for range packets {
-			w.Message(0, 1, 2, 3, pattern(100), 100)
+			w.Message(0, 1, 2, pattern(100))
 		}
 		for range 2 {
 			if err := w.Close(); err != errs[0] {
@@ -200,31 +224,35 @@ func TestWriteErrors(t *testing.T) {
 
 // No input panics, and every input gives a well-formed capture, which parse checks.
 func FuzzWriter(f *testing.F) {
-	f.Add(int64(1), 2, 3, uint32(4), uint32(5), uint64(6), []byte("payload"), 7, 128)
-	f.Add(int64(math.MinInt64), -1, -1, uint32(0), uint32(math.MaxUint32), uint64(0), []byte(nil), math.MinInt,
-		math.MinInt)
-	f.Add(int64(math.MaxInt64), math.MaxInt, 1<<20, uint32(0), uint32(0), uint64(0), []byte{0}, math.MaxInt, math.MaxInt)
-	f.Fuzz(func(t *testing.T, at int64, src, dst int, imm, psn uint32, vaddr uint64, payload []byte, length, snap int) {
-		ps := capture(t, func(w *Writer) {
-			w.Snap = snap
-			w.Datagram(at, src, dst, imm, psn, payload, length)
-			w.Message(at, src, dst, psn, payload, length)
-			w.ReadRequest(at, src, dst, psn, vaddr, imm)
-			w.ReadResponse(at, src, dst, psn, payload, length)
-		})
-		if len(ps) != 4 {
-			t.Fatalf("%d packets", len(ps))
+	f.Add(int64(1), 2, 3, uint32(4), uint32(5), uint64(6), []byte("payload"), 7)
+	f.Add(int64(math.MinInt64), -1, -1, uint32(0), uint32(math.MaxUint32), uint64(0), []byte(nil), math.MinInt)
+	f.Add(int64(math.MaxInt64), math.MaxInt, 1<<20, uint32(0), uint32(0), uint64(0), []byte{0}, 1<<20)
+	f.Fuzz(func(t *testing.T, at int64, src, dst int, imm, psn uint32, vaddr uint64, message []byte, length int) {
+		length = min(length, 1<<20)
+		var counts [5]int
+		file := func(write func(*Writer)) []packet {
+			return capture(t, func(w *Writer) {
+				w.psn = psn
+				write(w)
+			})
 		}
-		if got := binary.BigEndian.Uint32(ps[0].ext[8:]); got != imm {
-			t.Errorf("immediate %#x, want %#x", got, imm)
+		for i, write := range []func(w *Writer){
+			func(w *Writer) { w.Datagram(at, src, dst, imm, length) },
+			func(w *Writer) { w.Send(at, src, dst, length) },
+			func(w *Writer) { w.ReadResponse(at, src, dst, length) },
+			func(w *Writer) { w.ReadRequest(at, src, dst, vaddr, imm) },
+			func(w *Writer) { w.Message(at, src, dst, message) },
+		} {
+			for k, p := range file(write) {
+				counts[i] += len(p.payload)
+				if p.psn != (psn+uint32(k))&0xffffff {
+					t.Errorf("call %d, packet %d: PSN %#x", i, k, p.psn)
+				}
+			}
 		}
-		for i, p := range ps {
-			if p.psn != psn&0xffffff {
-				t.Errorf("packet %d: PSN %#x, want %#x", i, p.psn, psn)
-			}
-			if i != 2 && p.length != min(max(length, 0), 1<<30) {
-				t.Errorf("packet %d: length %d, want %d", i, p.length, length)
-			}
+		data := max(length, 0)
+		if counts[0] != data || counts[1] != data || counts[2] != data || counts[3] != 0 || counts[4] < len(message) {
+			t.Errorf("payloads of %v bytes; want %d of data, %d of the message", counts, data, len(message))
 		}
 	})
 }

@@ -38,44 +38,53 @@ func tshark(t *testing.T, write func(*Writer), args ...string) string {
 	return string(out)
 }
 
-func TestTsharkWholePackets(t *testing.T) {
+// No packet is malformed, and none looks like another protocol.
+func TestTshark(t *testing.T) {
 	write := func(w *Writer) {
-		w.Snap = maxSnap
-		w.Datagram(1, 1, 2, 0xdeadbeef, 3, pattern(4096), 4096)
-		w.Message(2, 1, 2, 3, pattern(22), 22)
-		w.ReadRequest(3, 1, 2, 4, 0x1000, 4096)
-		w.ReadResponse(4, 2, 1, 4, pattern(4095), 4095)
+		for _, length := range []int{0, 1, 15, 16, 64, 4096, 10000} {
+			w.Datagram(1, 1, 2, 0xdeadbeef, length)
+			w.Send(2, 1, 2, length)
+			w.ReadResponse(4, 2, 1, length)
+			for kind := range 256 { // 8 would be IPv4
+				w.Message(2, 1, 2, append([]byte{byte(kind)}, make([]byte, length)...))
+			}
+		}
+		w.ReadRequest(3, 1, 2, 0x1000, 4096)
 	}
-	for _, view := range [][]string{nil, {"-V"}} { // the packet list, and the details
-		if out := tshark(t, write, view...); strings.Contains(out, "Malformed") {
-			t.Errorf("%v:\n%s", view, out)
+	if out := tshark(t, write); strings.Contains(out, "Malformed") {
+		t.Errorf("%s", out)
+	}
+	if out := tshark(t, write, "-Y", "_ws.malformed || _ws.short || _ws.expert"); out != "" {
+		t.Errorf("complaints:\n%s", out)
+	}
+	for line := range strings.Lines(tshark(t, write, "-T", "fields", "-e", "frame.protocols")) {
+		line = strings.TrimSpace(line)
+		if strings.TrimSuffix(line, ":data") != "eth:ethertype:ip:udp:infiniband" {
+			t.Errorf("dissected as %s", line)
 		}
 	}
 	out := tshark(t, write, "-V")
 	for _, want := range []string{
 		"Unreliable Datagram (UD) - SEND only with Immediate (101)",
 		"Immediate Data: deadbeef",
-		"Reliable Connection (RC) - SEND Only (4)",
+		"Reliable Connection (RC) - SEND Only with Immediate (5)",
+		"Reliable Connection (RC) - SEND First (0)",
 		"Reliable Connection (RC) - RDMA READ Request (12)",
 		"Reliable Connection (RC) - RDMA READ response Only (16)",
+		"Unreliable Connection (UC) - SEND First (32)",
 		"Invariant CRC",
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("missing %q in\n%s", want, out)
+			t.Errorf("missing %q", want)
 		}
 	}
 }
 
-// Truncated packets have a note in the Info column (see the package comment), but their headers are
-// valid.
-func TestTsharkCutPackets(t *testing.T) {
+func TestTsharkFields(t *testing.T) {
 	write := func(w *Writer) {
-		w.Datagram(1, 1, 2, 0xdeadbeef, 3, nil, 4096)
-		w.Message(2_000_000_005, 1, 2, 4, pattern(300), 300)
-		w.ReadResponse(3_000_000_000, 2, 1, 5, nil, 1<<20)
-	}
-	if out := tshark(t, write, "-V"); strings.Contains(out, "Malformed") {
-		t.Errorf("%s", out)
+		w.Datagram(1, 1, 2, 0xdeadbeef, 4096)
+		w.Message(2_000_000_005, 1, 2, pattern(300))
+		w.ReadResponse(3_000_000_000, 2, 1, 100)
 	}
 	args := []string{"-T", "fields", "-E", "separator=/s", "-E", "occurrence=f"}
 	for _, f := range []string{
@@ -85,9 +94,9 @@ func TestTsharkCutPackets(t *testing.T) {
 		args = append(args, "-e", f)
 	}
 	want := []string{
-		"0.000000000 4166 66 1 4152 101 3 deadbeef",
-		"2.000000004 358 182 1 344 4 4 ",
-		"2.999999999 1048638 58 1 65535 16 5 ",
+		"0.000000000 4166 4166 1 4152 101 0 deadbeef",
+		"2.000000004 366 366 1 352 5 1 00000001",
+		"2.999999999 162 162 1 148 16 2 ",
 	}
 	if out := tshark(t, write, args...); out != strings.Join(want, "\n")+"\n" {
 		t.Errorf("got\n%swant\n%s", out, strings.Join(want, "\n"))

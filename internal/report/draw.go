@@ -163,10 +163,13 @@ func (l *layout) bar(r *Run, s scale, hosts []int, path string, link func(int) t
 	return stroke{
 		Class: class(s.colour(most)), Path: path, Link: fmt.Sprintf("%d-%d", link(first), link(last)), bytes: most,
 		Width: l.boxes[leaf].w,
-		Title: fmt.Sprintf(way, fmt.Sprintf("host%d to host%d", first, last), l.g.NodeName(leaf)) +
+		Title: fmt.Sprintf(way, l.name(first)+" to "+l.name(last), l.g.NodeName(leaf)) +
 			fmt.Sprintf(": %s at most (%s), %s on all %d", exact(most), linkName(l.g, busiest), exact(sum), len(hosts)),
 	}
 }
+
+// name returns the name of a host.
+func (l *layout) name(host int) string { return l.g.NodeName(topology.NodeID(host)) }
 
 func newRect(b box, title string) rect {
 	return rect{X: b.x, Y: b.y, W: b.w, H: b.h, Title: title}

@@ -20,11 +20,11 @@ type paperView struct {
 // savingRow is a run's bytes as multiples of the multicast run's.
 type savingRow struct{ Name, Links, Ports string }
 
-// paper returns nil if the runs cannot be compared with the paper: another network or operation,
+// paper returns nil if the runs cannot be compared with the paper: another network, placement or operation,
 // or no pair of a multicast run and another one.
 func (p *Page) paper(t *tiers) *paperView {
 	mcast := slices.IndexFunc(p.Runs, func(r Run) bool { return r.Multicast })
-	if p.Graph.Name != paperNetwork || (p.Op != "broadcast" && p.Op != "allgather") || mcast < 0 {
+	if p.Graph.Name != paperNetwork || !p.Graph.InOrder() || (p.Op != "broadcast" && p.Op != "allgather") || mcast < 0 {
 		return nil
 	}
 	links, ports := p.Runs[mcast].total(), t.atPorts(&p.Runs[mcast])

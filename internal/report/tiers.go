@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/allcast/allcast/internal/topology"
@@ -12,7 +13,7 @@ type tiers struct {
 	g     *topology.Graph
 	nodes [][]topology.NodeID // by level
 	names []string            // by level: "leaf"
-	racks [][]int             // by leaf: its hosts; some leaves have none
+	racks [][]int             // by leaf: its hosts in the order of their names; some leaves have none
 	pods  []pod
 }
 
@@ -46,6 +47,9 @@ func newTiers(g *topology.Graph) *tiers {
 	for h := range g.Hosts {
 		leaf := g.Links[g.HostUp(h)].To - t.nodes[topology.LeafLevel][0]
 		t.racks[leaf] = append(t.racks[leaf], h)
+	}
+	for _, hosts := range t.racks {
+		slices.SortFunc(hosts, func(a, b int) int { return g.Position(a) - g.Position(b) })
 	}
 	return t
 }

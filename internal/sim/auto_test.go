@@ -2,7 +2,10 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"testing"
+
+	"github.com/allcast/allcast/internal/model"
 )
 
 // The algorithm that auto chooses takes at most a tenth longer than the best one.
@@ -74,4 +77,39 @@ func variants(op, algo string, n int64) []variant {
 		return []variant{{1, 0}}
 	}
 	return []variant{{1, 0}, {1, 4096}, {1, 16 << 10}}
+}
+
+// The cost model's time of every algorithm, with its chains and segment, is close to the simulated one. auto chooses
+// by these times, and reports them.
+func TestAutoPredicts(t *testing.T) {
+	t.Parallel()
+	slow(t)
+	for _, topo := range []string{"star:8", "fat-tree:16,4,4"} {
+		for _, op := range []string{"broadcast", "allgather", "reduce-scatter"} {
+			for _, n := range []int64{16 << 10, 64 << 10} {
+				for _, e := range predict(t, op, topo, n) {
+					cfg := base(t, op, topo, n)
+					cfg.Algo, cfg.Chains, cfg.Segment = e.Algo, e.Chains, e.Segment
+					r, err := Run(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if off := e.NS/1e3/r.TimeUS - 1; math.Abs(off) > 0.1 {
+						t.Errorf("%s of %d bytes on %s by %v: %.1f us expected, %.1f us simulated (%+.0f %%)",
+							op, n, topo, e, e.NS/1e3, r.TimeUS, 100*off)
+					}
+				}
+			}
+		}
+	}
+}
+
+func predict(t *testing.T, op, topo string, n int64) []model.Estimate {
+	t.Helper()
+	cfg := base(t, op, topo, n)
+	c, err := model.Choose(op, cfg.Topology.Hosts, n, cfg.net())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.All
 }

@@ -59,7 +59,8 @@ func (cfg *Config) check() error {
 		return badConfig("segment of %d bytes: must be 0 or more", cfg.Segment)
 	case cfg.Rate <= 0:
 		return badConfig("rate must be above 0")
-	case min(cfg.Latency, cfg.RecvCost, cfg.Gather, cfg.Late, cfg.Noise, cfg.Detour, cfg.Timeout, cfg.Deadline) < 0:
+	case min(cfg.Latency, cfg.RecvCost, cfg.Gather, cfg.Late, cfg.Reaction) < 0 ||
+		min(cfg.Noise, cfg.Detour, cfg.Timeout, cfg.Deadline) < 0:
 		return badConfig("durations must be 0 or more")
 	case cfg.Bytes < 0 || cfg.Queue < 0 || cfg.RecvQueue < 0:
 		return badConfig("sizes must be 0 or more")
@@ -72,6 +73,8 @@ func (cfg *Config) check() error {
 		return badConfig("root %d: must be 0 to %d", cfg.Root, p-1)
 	case cfg.Counts != nil && (operations[cfg.Op].owners != everyRank || len(cfg.Counts) != p):
 		return badConfig("sizes per rank are for allgather and reduce-scatter, and need one for each of the %d ranks", p)
+	case cfg.Background.Flows > 0 && cfg.Topology.Leaves() < 2:
+		return badConfig("background traffic needs two leaves: %s has one", cfg.Topology.Name)
 	case cfg.ChainBy != "rank" && cfg.ChainBy != "rack":
 		return badConfig("unknown chain placement %q: valid are rank, rack", cfg.ChainBy)
 	}
@@ -111,10 +114,7 @@ func (cfg *Config) choose() error {
 		cfg.Algo, cfg.reason = all[0], all[0]+": there is no other"
 		return nil
 	}
-	c, err := model.Choose(cfg.Op, cfg.Topology.Hosts, n, model.Net{
-		Rate: cfg.Rate / 8e9, Latency: float64(cfg.Latency.Nanoseconds()), Hops: cfg.longestPath(), Chunk: int64(cfg.Chunk),
-		Datagram: udHeader, Packet: putHeader, Multicast: true, Inc: true, Eager: node.EagerLimit,
-	})
+	c, err := model.Choose(cfg.Op, cfg.Topology.Hosts, n, cfg.net())
 	if err != nil {
 		return err
 	}
@@ -126,6 +126,21 @@ func (cfg *Config) choose() error {
 		cfg.Segment = c.Segment
 	}
 	return nil
+}
+
+// net describes the network to the cost model.
+func (cfg *Config) net() model.Net {
+	crossings := 0
+	for h := range cfg.Topology.Hosts {
+		if cfg.Topology.Hops(h, (h+1)%cfg.Topology.Hosts) > 2 {
+			crossings++
+		}
+	}
+	return model.Net{
+		Rate: cfg.Rate / 8e9, Latency: float64(cfg.Latency.Nanoseconds()), Hops: cfg.Topology.LongestPath(),
+		Crossings: crossings, Chunk: int64(cfg.Chunk),
+		Datagram: udHeader, Packet: putHeader, Multicast: true, Inc: true, Eager: node.EagerLimit,
+	}
 }
 
 // shape returns the shape of one collective of the Config.

@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/allcast/allcast/internal/background"
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/topology"
 	"github.com/allcast/allcast/internal/units"
 )
@@ -30,6 +32,7 @@ type Config struct {
 	Root    int     // of rooted operations
 	InPlace bool    // whether the send buffer is the rank's block of the receive buffer
 
+	Labels
 	Schedule
 	Network
 	Receiver
@@ -49,6 +52,12 @@ type Config struct {
 	dataSeed uint64 // seed of the data; 0 means Seed
 }
 
+// Labels are names that the Result repeats. The Topology already has what they stand for.
+type Labels struct {
+	Placement string // placement of ranks; "" for the order of hosts
+	Routing   string // routing; "" for D-mod-k
+}
+
 // Schedule says how an operation is cut into parts.
 type Schedule struct {
 	Chains    int    // M, clamped to what the operation can use; 0 means 1, or P beside a reduction
@@ -58,6 +67,8 @@ type Schedule struct {
 	PSNBits   int    // bits of the immediate that number chunks; 0 means the protocol's default
 	Radix     int    // radix of knomial; 0 means 4
 	Segment   int64  // piece size of pipelined point-to-point algorithms; 0 means the algorithm's default
+	// Plan, if set, replaces the plans of Algo, for schedules of other libraries.
+	Plan func(p2p.Spec) (*p2p.Plan, error)
 }
 
 // Network describes links and switches.
@@ -66,6 +77,9 @@ type Network struct {
 	Latency time.Duration // latency of one link, including its switch
 	Queue   int64         // bytes that a switch port queues before it drops; 0 means lossless, with back-pressure
 	Flow    string        // "none" or "credit"
+	// Background is the traffic of other jobs, between leaves. It shares queues and links with bulk packets, and is
+	// dropped by full queues. Nothing resends it.
+	Background background.Spec
 	// Tokens says that datagrams carry a token of their operation, as on IP. Stale datagrams then need no time
 	// to drain, and small multicasts are eager (mcast.Eager).
 	Tokens bool
@@ -77,6 +91,7 @@ type Receiver struct {
 	RecvCost  time.Duration // host time per received chunk
 	Gather    time.Duration // time for which receive workers let datagrams gather, to take several at once
 	Late      time.Duration // mean delay of messages between receive workers and control threads
+	Reaction  time.Duration // time before a host reacts to a reliable message or a received send
 	Digest    bool          // whether ranks compare digests of the received data
 	// Datapath is the receiver: "" or "ideal", or a value of dpa.ParseDatapath, which replaces RecvCost
 	// and RecvQueue.

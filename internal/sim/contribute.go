@@ -35,10 +35,14 @@ func (h *host) contribute(a *node.Action) {
 			continue
 		}
 		k := w.pools.packet(pktSum, classBulk, key, h.id, -1)
-		k.from, k.off, k.input, k.n = r, off, true, a.N
+		k.from, k.off, k.input, k.n, k.all = r, off, true, a.N, n
 		k.bytes, k.size = int(n), n+sumHeader
+		kind := inc.Contribution
+		if a.Offer {
+			kind, k.bytes, k.size = inc.Offer, 0, sumHeader
+		}
 		k.head = inc.Header{
-			Kind: inc.Contribution, Try: a.Try, Type: c.elementType(), Token: incToken(a.Comm, a.Number), Comm: a.Comm,
+			Kind: kind, Try: a.Try, Type: c.elementType(), Token: incToken(a.Comm, a.Number), Comm: a.Comm,
 			Number: a.Number, Place: place, Owner: uint16(c.members[owner]), Child: uint16(child),
 		}
 		if last != nil {
@@ -80,6 +84,14 @@ func (h *host) result(k *packet) {
 		return
 	}
 	h.summed(k)
+}
+
+// wanted handles an aggregator's answer to an offer.
+func (h *host) wanted(k *packet) {
+	h.catchUp()
+	h.node.Wanted(ns(h.w.now), k.comm, k.seq, k.head.Place, k.head.Try)
+	h.act()
+	h.w.pools.release(k)
 }
 
 // summed reports a sum to the node.

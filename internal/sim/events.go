@@ -20,6 +20,7 @@ const (
 	evClaim                       // host id's receive worker claims chunks for its oldest read
 	evSum                         // pkt reaches aggregator id after an extra delay
 	evSummed                      // the control thread of host id learns of the sum pkt
+	evForeign                     // foreign flow id sends its next packet
 	evAggregator                  // something happens to the aggregator of aggregatorFaults[id]
 )
 

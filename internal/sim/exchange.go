@@ -100,20 +100,6 @@ func (x *exchange) forEachCrossing(f func(from, to int, n int64)) {
 	}
 }
 
-// ports returns the bytes that a rank has to send and to receive.
-func (x *exchange) ports(rank int) (sent, received int64) {
-	x.forEach(rank, func(from, to int, n int64, isReceived bool) {
-		switch {
-		case from == to:
-		case isReceived:
-			received += n
-		default:
-			sent += n
-		}
-	})
-	return sent, received
-}
-
 // stream returns the number of a block's random bytes.
 func (x *exchange) stream(from, to int) int { return from*x.ranks + to }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math/bits"
 	"time"
+
+	"github.com/allcast/allcast/internal/model"
 )
 
 // FSDPConfig describes one training step of a fully sharded model (Section II-A). It uses the network
@@ -42,6 +44,8 @@ type FSDPResult struct {
 	StepTimes
 	SentBytes     int64 `json:"sent_bytes"`     // bytes sent by the busiest rank, with headers
 	ReceivedBytes int64 `json:"received_bytes"` // bytes received by the busiest rank
+	// BackgroundBytes counts bytes of other jobs on all links.
+	BackgroundBytes int64 `json:"background_bytes,omitempty"`
 
 	Collectives    int   `json:"collectives"` // collectives that all ranks completed
 	RepairedChunks int64 `json:"repaired_chunks"`
@@ -125,7 +129,7 @@ func (cfg *FSDPConfig) completeStep() (parts []part, err error) {
 	p := int64(cfg.Topology.Hosts)
 	cfg.Op, cfg.Bytes = bothAtOnce, (cfg.LayerBytes+p-1)/p
 	// One tree per spine: a single one would occupy the buffers of its spine while the others idle.
-	cfg.Subgroups = cmp.Or(cfg.Subgroups, min(cfg.Topology.Trees(), maxTrees))
+	cfg.Subgroups = cmp.Or(cfg.Subgroups, model.Trees(cfg.Topology))
 	if cfg.Chunk == 0 {
 		cfg.Chunk = coarseChunk(cfg.LayerBytes, p)
 	}
@@ -160,9 +164,6 @@ const (
 	maxLayerBytes = 1 << 40
 	maxStep       = time.Hour
 )
-
-// maxTrees is the number of multicast trees that a step uses at most.
-const maxTrees = 16
 
 // chunkBudget is the wanted product of chunks per layer and ranks, which determines the cost of a run.
 // minChunks is the minimum number of chunks per shard: fewer would not fill pipelines through switches.

@@ -52,10 +52,14 @@ func (s *trainingStep) result(cfg *FSDPConfig) *FSDPResult {
 		s.drop(c)
 	}
 	out := &FSDPResult{
-		Subject: Subject{Op: "fsdp", Algo: cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name},
+		Subject: cfg.subject(),
 		Layers:  s.layers, LayerBytes: cfg.LayerBytes, ShardBytes: cfg.Bytes, Prefetch: s.prefetch,
 		Chunk: cfg.Chunk, Segment: cfg.Segment, Collectives: s.complete,
 		Events: w.events, Seed: cfg.Seed, Errors: []RankError{}, Timeline: s.spans,
+	}
+	out.Op = "fsdp"
+	for _, l := range w.links[:len(w.g.Links)] {
+		out.BackgroundBytes += l.foreign
 	}
 	last := 0
 	for i := range s.ranks {

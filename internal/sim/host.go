@@ -89,9 +89,12 @@ func (h *host) arrived(k *packet) {
 			at += h.w.retransmit
 		}
 	}
-	if n := h.w.noise; n > 0 && (k.kind == pktMessage || (k.kind == pktPut && k.last)) {
-		at = max(at+int64(h.w.rng.ExpFloat64()*float64(n)), h.controlAt)
-		h.controlAt = at
+	if k.kind == pktMessage || (k.kind == pktPut && k.last) {
+		at += h.w.reaction
+		if n := h.w.noise; n > 0 {
+			at = max(at+int64(h.w.rng.ExpFloat64()*float64(n)), h.controlAt)
+			h.controlAt = at
+		}
 	}
 	conn := k.src*trafficClasses + int(k.trafficClass)
 	before, ok := h.inOrder[conn]

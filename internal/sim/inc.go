@@ -48,11 +48,15 @@ func (w *world) useAggregators(c *collective) (err error) {
 	return nil
 }
 
+// AggregationTree returns the tree whose switches have an aggregator each. Its top is another one than those of the
+// first multicast trees, if there are enough.
+func AggregationTree(g *topology.Graph) *topology.Tree { return g.Tree(g.Trees() - 1) }
+
 // newIncTree places an aggregator at every switch of the tree. Their order in Tree.Nodes is by level, leaves
 // first.
 func newIncTree(g *topology.Graph, payload int) (*incTree, error) {
-	t := &incTree{at: make([]int, g.Nodes()), window: incWindow(g.Hosts), payload: payload}
-	ports := g.Tree(g.Trees() - 1)
+	t := &incTree{at: make([]int, g.Nodes()), window: inc.WantedWindow(g.Hosts), payload: payload}
+	ports := AggregationTree(g)
 	name := func(n topology.NodeID) string { return fmt.Sprintf("%s:1", g.NodeName(n)) }
 	var text []string
 	for n := topology.NodeID(g.Hosts); int(n) < g.Nodes(); n++ {
@@ -92,10 +96,6 @@ func newIncTree(g *topology.Graph, payload int) (*incTree, error) {
 	}
 	return t, nil
 }
-
-// incWindow returns the window of a communicator. An owner grants once per round over all blocks, and a grant
-// travels up and down the control tree while ranks send.
-func incWindow(hosts int) uint32 { return uint32(max(256, 4*hosts)) }
 
 // incComms is the number of communicators that have slots at an aggregator.
 const incComms = 64
@@ -158,13 +158,18 @@ func (w *world) contribute(id int32, k *packet) {
 	}
 	if f, ok := a.session.Contribute(&k.head, k.data); ok {
 		p := w.pools.packet(pktSum, classBulk, k.opKey, k.src, -1)
-		p.head, p.bytes, p.size, p.born = f.Header, k.bytes, k.size, w.now
+		p.head, p.bytes, p.size, p.born = f.Header, int(k.all), k.all+sumHeader, w.now
 		p.data = append(p.data, f.Payload...)
 		out := a.up
-		if f.ToOwner {
+		switch f.Kind {
+		case inc.Result:
 			p.kind, p.dst = pktResult, int(f.Owner)
 			out = w.g.Next(a.at, p.dst, p.src)
+		case inc.Want:
+			p.kind, p.dst, p.bytes, p.size = pktWant, k.src, 0, sumHeader
+			out = w.g.Next(a.at, p.dst, p.src)
 		}
+		p.all = k.all
 		w.enqueue(&w.links[out], p, nil)
 	}
 	w.pools.release(k)

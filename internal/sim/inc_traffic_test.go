@@ -61,6 +61,27 @@ func TestBothAtOnceWithLosses(t *testing.T) {
 	}
 }
 
+// Of a sum of 64 contributions, every second one lacks a contribution if one datagram in a hundred is lost. Repairs
+// take their time in parallel, not one after the other.
+func TestReductionOfManyWithLosses(t *testing.T) {
+	t.Parallel()
+	slow(t)
+	for topo, limit := range map[string]float64{"star:32": 1.5, "fat-tree:64,8,2": 1.5} {
+		run := func(loss float64) *Result {
+			cfg := base(t, "reduce-scatter", topo, 1<<20)
+			cfg.Algo, cfg.Loss = "inc", loss
+			return mustReduce(t, cfg)
+		}
+		clean, lossy := run(0), run(0.01)
+		if ratio := lossy.TimeUS / clean.TimeUS; ratio > limit || lossy.DroppedChunks == 0 {
+			t.Errorf("%s: %.2f times as long with %d chunks lost, want at most %.1f", topo, ratio, lossy.DroppedChunks, limit)
+		}
+		if lossy.Fallback != "" {
+			t.Errorf("%s: fell back: %s", topo, lossy.Fallback)
+		}
+	}
+}
+
 // An aggregator crashes, restarts or stops at any time. Every call completes with the right sum in bounded time.
 func TestAggregatorFaults(t *testing.T) {
 	t.Parallel()

@@ -94,16 +94,20 @@ type link struct {
 	waiting [trafficClasses]int64 // bytes waiting
 	held    [trafficClasses]int64 // bytes in the input buffer at the other end
 
-	bytes   int64
+	bytes   int64 // without foreign ones
 	payload int64
+	foreign int64        // bytes of other jobs
+	flow    *foreignFlow // flow that enters the network here; nil at a link of the graph
 }
 
 // enqueue adds a packet to a link's queue and starts sending if possible.
 func (w *world) enqueue(l *link, k *packet, h *hop) {
-	if w.cfg.Queue > 0 && l.host < 0 && k.isDatagram() && l.waiting[k.trafficClass]+k.size > w.cfg.Queue {
+	if w.cfg.Queue > 0 && l.host < 0 && k.mayDrop() && l.waiting[k.trafficClass]+k.size > w.cfg.Queue {
 		// A full queue drops datagrams. Reliable packets wait instead, because retransmissions would
 		// bring them here a little later.
-		w.dropped++
+		if k.kind != pktForeign {
+			w.dropped++
+		}
 		if k.kind == pktChunk {
 			w.recordArrival(max(w.now, l.until) + int64(float64(l.waiting[k.trafficClass]+k.size)*l.psByte) + l.latency)
 		}
@@ -195,7 +199,11 @@ func (w *world) transmit(l *link, k *packet, h *hop) bool {
 	if w.cfg.Queue == 0 && !l.toHost {
 		l.held[k.trafficClass] += k.size
 	}
-	l.bytes += k.size
+	if k.kind == pktForeign {
+		w.countForeign(l, k)
+	} else {
+		l.bytes += k.size
+	}
 	if k.bytes > 0 {
 		l.payload += int64(k.bytes)
 		if k.cell >= 0 {
@@ -237,6 +245,10 @@ func (w *world) arrive(l *link, k *packet) {
 	if k.kind == pktSum {
 		w.leave(k, w.pools.hop(l.id, 1))
 		w.aggregate(l.to, k)
+		return
+	}
+	if k.kind == pktForeign {
+		w.forwardForeign(l, k)
 		return
 	}
 	if k.tree == nil {

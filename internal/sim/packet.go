@@ -29,6 +29,8 @@ const (
 	pktPut                        // a piece of a point-to-point send
 	pktSum                        // a contribution to an aggregator, a datagram
 	pktResult                     // a sum for its owner, a datagram
+	pktWant                       // an aggregator's answer to an offer, a datagram
+	pktForeign                    // a packet of another job; src is the number of its flow
 )
 
 // Traffic classes of a link. Control has priority and never waits behind bulk.
@@ -64,16 +66,19 @@ type packet struct {
 	imm          uint32
 	token        uint64 // of its operation
 	n            uint32 // number of chunks of its batch or read
-	all          int64  // size of its send in bytes
+	all          int64  // size of its send, or of the contribution that it carries or offers, in bytes
 	read         *read  // read of a request or a response
 	cell         int    // chunk of the collective for accounting, or -1
 	head         inc.Header
 }
 
-// isDatagram reports whether the network may drop, duplicate and reorder the packet.
+// isDatagram reports whether the network may drop, duplicate and reorder the packet on its way to a host.
 func (k *packet) isDatagram() bool {
-	return k.kind == pktChunk || k.kind == pktSum || k.kind == pktResult
+	return k.kind == pktChunk || k.kind == pktSum || k.kind == pktResult || k.kind == pktWant
 }
+
+// mayDrop reports whether a full queue of a switch drops the packet.
+func (k *packet) mayDrop() bool { return k.isDatagram() || k.kind == pktForeign }
 
 // source is the buffer from which the NIC reads a payload when it starts to send.
 type source struct {

@@ -82,6 +82,8 @@ func (h *host) receive(k *packet) {
 		switch {
 		case k.kind == pktResult:
 			h.result(k)
+		case k.kind == pktWant:
+			h.wanted(k)
 		case !h.postpone(k):
 			h.chunk(k)
 			h.flush()
@@ -103,8 +105,12 @@ func (h *host) receive(k *packet) {
 // take takes the next datagrams from the queue and returns their number.
 func (h *host) take() int {
 	batch := []*packet{h.queue.pop()}
-	if batch[0].kind == pktResult {
-		h.result(batch[0])
+	if k := batch[0]; k.kind == pktResult || k.kind == pktWant {
+		if k.kind == pktResult {
+			h.result(k)
+		} else {
+			h.wanted(k)
+		}
 		h.flush()
 		return 1
 	}

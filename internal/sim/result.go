@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"fmt"
-	"math"
 
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/step"
@@ -44,6 +43,12 @@ type Subject struct {
 	Algo     string `json:"algo"`
 	Nodes    int    `json:"nodes"`
 	Topology string `json:"topology"`
+
+	// What differs from a plain network; left out where nothing does.
+	Oversubscribe float64 `json:"oversubscribe,omitempty"`
+	Placement     string  `json:"placement,omitempty"`
+	Routing       string  `json:"routing,omitempty"`
+	Background    string  `json:"background,omitempty"`
 }
 
 // Verdict says whether the data of a run was right.
@@ -83,6 +88,9 @@ type Result struct {
 type Times struct {
 	TimeUS  float64 `json:"time_us"`
 	BoundUS float64 `json:"bound_us"`
+	// LineRateShare is the time that a host link at full rate needs for the payload that the busiest rank must send or
+	// receive, divided by TimeUS.
+	LineRateShare float64 `json:"line_rate_share"`
 	// RecoveryUS is the time from the (possibly prevented) arrival of the last datagram to the end; 0 without multicast.
 	RecoveryUS float64 `json:"recovery_us"`
 	CutoffUS   float64 `json:"cutoff_us"` // longest first cutoff of a rank: N/B + alpha after its barrier
@@ -94,7 +102,11 @@ type Traffic struct {
 	LinkBytesBound   int64 `json:"link_bytes_bound"`
 	PayloadLinkBytes int64 `json:"payload_link_bytes"`
 	MaxCrossings     int   `json:"max_crossings"`
-	SentBytes        int64 `json:"sent_bytes"` // bytes sent by the busiest rank, including headers
+	SentBytes        int64 `json:"sent_bytes"`                 // bytes sent by the busiest rank, including headers
+	BackgroundBytes  int64 `json:"background_bytes,omitempty"` // bytes of other jobs, which no other field counts
+
+	// TierBytes is PayloadLinkBytes by tier, under the names of topology.Graph.Tier.
+	TierBytes map[string]uint64 `json:"tier_bytes"`
 
 	// ByLink is LinkBytes by topology.LinkID, for drawings. The JSON omits it, because thousands of
 	// numbers would hide the few that people read.
@@ -117,7 +129,7 @@ type ChunkCounts struct {
 // the last to end, and counts per chunk are left out.
 func (w *world) result(calls []*collective) *Result {
 	r := &Result{
-		Subject: Subject{Op: w.cfg.Op, Algo: w.cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name},
+		Subject: w.cfg.subject(),
 		Bytes:   w.cfg.Bytes, Seed: w.cfg.Seed, Chunk: w.cfg.Chunk, Flow: w.cfg.Flow, Datapath: w.cfg.Datapath,
 		Auto: w.cfg.reason, Traffic: w.traffic(calls), Events: w.events, Errors: []RankError{},
 	}
@@ -148,7 +160,22 @@ func (w *world) result(calls []*collective) *Result {
 	if w.g.Hosts > 1 {
 		r.BoundUS = w.bound(calls)
 	}
+	if r.TimeUS > 0 {
+		r.LineRateShare = w.lineTime(calls) / r.TimeUS
+	}
 	return r
+}
+
+// subject names a run.
+func (cfg *Config) subject() Subject {
+	s := Subject{
+		Op: cfg.Op, Algo: cfg.Algo, Nodes: cfg.Topology.Hosts, Topology: cfg.Topology.Name,
+		Placement: cfg.Placement, Routing: cfg.Routing, Background: cfg.Background.String(),
+	}
+	if k := cfg.Topology.Oversubscription(); k > 1 {
+		s.Oversubscribe = k
+	}
+	return s
 }
 
 // microseconds converts virtual time.
@@ -159,12 +186,15 @@ func (w *world) verdict(ended bool) Verdict {
 }
 
 func (w *world) traffic(calls []*collective) Traffic {
-	t := Traffic{ByLink: make([]uint64, len(w.links)), PayloadByLink: make([]uint64, len(w.links))}
-	for i, l := range w.links {
+	links := w.links[:len(w.g.Links)]
+	t := Traffic{ByLink: make([]uint64, len(links)), PayloadByLink: make([]uint64, len(links))}
+	for i, l := range links {
+		t.BackgroundBytes += l.foreign
 		t.ByLink[i], t.PayloadByLink[i] = uint64(l.bytes), uint64(l.payload)
 		t.LinkBytes += l.bytes
 		t.PayloadLinkBytes += l.payload
 	}
+	t.TierBytes = w.g.ByTier(t.PayloadByLink)
 	if w.crossings != nil {
 		t.MaxCrossings = w.crossings.maxCount
 	}
@@ -212,82 +242,6 @@ func (c *collective) part() Part {
 		p.Received = max(p.Received, c.received[i])
 	}
 	return p
-}
-
-// wireSize returns the size of consecutive blocks on a link, including headers.
-func (c *collective) wireSize(first, end int) int64 {
-	header := int64(putHeader)
-	switch {
-	case c.plan != nil:
-		header = udHeader
-	case c.byNetwork():
-		header = sumHeader
-	}
-	n := c.displs[end] - c.displs[first]
-	if c.packed {
-		return c.packedSize(n)
-	}
-	return n + int64(c.cells[end]-c.cells[first])*header
-}
-
-// packedSize returns the size of n bytes on a link, in as few packets as possible.
-func (c *collective) packedSize(n int64) int64 { return n + (n+c.chunk-1)/c.chunk*putHeader }
-
-// busiestPort returns the load of the busiest direction of a host port with concurrent collectives of
-// all hosts, including headers. It bounds the time from below. A rank sends its own block and receives the others;
-// in a reduction it is the reverse.
-func busiestPort(calls []*collective) (port int64) {
-	for i := range calls[0].members {
-		var sent, received int64
-		for _, c := range calls {
-			p := len(c.counts)
-			own := c.wireSize(i, i+1)
-			others := c.wireSize(0, p) - own
-			switch {
-			case c.exchange != nil:
-				own, others = c.exchange.ports(i)
-				own, others = c.packedSize(own), c.packedSize(others)
-				if c.kind == wire.Send {
-					own += others // one after the other
-				}
-			case c.kind == wire.Allreduce && c.byNetwork():
-				own += others // reduced, or gathered
-				others = own
-			case c.kind == wire.Allreduce:
-				own = 2 * (own + others) * int64(p-1) / int64(p)
-				others = own
-			case c.reduces:
-				own, others = others, own
-			}
-			sent += own
-			received += others
-		}
-		port = max(port, sent, received)
-	}
-	return port
-}
-
-// bound returns a lower bound of the time in microseconds: the busiest port, and the latency of a path.
-func (w *world) bound(calls []*collective) float64 {
-	port := float64(busiestPort(calls)) * 8e6 / w.cfg.Rate
-	x := calls[0].exchange
-	if x == nil {
-		return port + microseconds(w.path)
-	}
-	nearest, furthest := math.MaxInt, 0
-	x.forEachCrossing(func(from, to int, _ int64) {
-		hops := w.g.Hops(from, to)
-		nearest, furthest = min(nearest, hops), max(furthest, hops)
-	})
-	latency := func(hops int) float64 { return float64(hops) * float64(w.cfg.Latency.Nanoseconds()) / 1e3 }
-	switch {
-	case furthest == 0:
-		return 0
-	case x.kind == wire.Send:
-		return port + latency(2*furthest) // there and back
-	}
-	// Blocks of near ranks arrive while those of far ranks are on their way.
-	return max(port+latency(nearest), latency(furthest))
 }
 
 // outcomes adds the ends of a collective on all ranks.

@@ -38,7 +38,7 @@ func Run(cfg Config) (*Result, error) {
 	}
 	if len(calls) == 1 {
 		cells := calls[0].chunks()
-		w.crossings = newCrossings(len(w.links), cells)
+		w.crossings = newCrossings(len(w.g.Links), cells)
 		w.ownerReads = make([]uint16, cells)
 	}
 	w.schedule()
@@ -110,7 +110,12 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 			if c.exchange != nil {
 				spec.Counts, spec.Receives = c.exchange.known(rank)
 			}
-			if c.plans[rank], err = p2p.New(p.algo, spec); err != nil {
+			if w.cfg.Plan != nil {
+				c.plans[rank], err = w.cfg.Plan(spec)
+			} else {
+				c.plans[rank], err = p2p.New(p.algo, spec)
+			}
+			if err != nil {
 				break
 			}
 		}

@@ -24,16 +24,16 @@ type world struct {
 	rng     *rand.Rand
 	now     int64
 	pools   pools
-	links   []link
+	links   []link // those of the graph, then one per foreign flow
 	trees   []*topology.Tree
 	hosts   []*host
 	inc     *incTree // nil without reductions by aggregators
+	foreign []*foreignFlow
 	calls   map[uint64]*collective
 	starts  []start
 	drains  []drain
 	step    *trainingStep // nil for single collectives
 	pcap    *pcap.Writer
-	packets uint32 // number of captured packets
 }
 
 // parameters holds values that the Config determines. Times are in ps.
@@ -44,6 +44,7 @@ type parameters struct {
 	gather      int64 // time for which receive workers let datagrams gather
 	late        int64 // mean delay between receive workers and control threads
 	noise       int64
+	reaction    int64
 	detour      float64 // mean length of operating-system noise
 	path        int64   // latency of the longest path
 	slotTime    int64   // time of one chunk on a host link
@@ -109,6 +110,7 @@ func newWorld(cfg Config) (*world, error) {
 			w.links[i].host, w.links[i].fair = int32(l.From), &fairQueue{}
 		}
 	}
+	w.addBackground()
 	for s := range min(max(1, cfg.Subgroups), g.Trees()) {
 		w.trees = append(w.trees, g.Tree(s))
 	}
@@ -137,8 +139,9 @@ func (cfg *Config) parameters() parameters {
 		gather:   cfg.Gather.Nanoseconds() * 1000,
 		late:     cfg.Late.Nanoseconds() * 1000,
 		noise:    cfg.Noise.Nanoseconds() * 1000,
+		reaction: cfg.Reaction.Nanoseconds() * 1000,
 		detour:   float64(cfg.Detour.Nanoseconds()) * 1000,
-		path:     int64(cfg.longestPath()) * cfg.Latency.Nanoseconds() * 1000,
+		path:     int64(cfg.Topology.LongestPath()) * cfg.Latency.Nanoseconds() * 1000,
 		slotTime: int64(float64(datagram) * 8e12 / cfg.Rate),
 		// Switches drop packets above an age of about a second, as on InfiniBand. That is far more than
 		// full buffers at every hop take to drain.
@@ -161,9 +164,6 @@ func (cfg *Config) parameters() parameters {
 	p.retransmit = 4*p.path + 20*p.slotTime // a reliable sender notices a loss after a few round trips
 	return p
 }
-
-// longestPath returns the number of links between the hosts that are furthest apart.
-func (cfg *Config) longestPath() int { return cfg.Topology.Hops(0, cfg.Topology.Hosts-1) }
 
 // nodeConfig returns the configuration that a fabric would derive for its nodes.
 func (w *world) nodeConfig(flow mcast.Flow) node.Config {
@@ -260,6 +260,8 @@ func (w *world) loop(limit int64) {
 			if h := w.hosts[w.drains[e.id].host]; !h.dead {
 				h.awaitQueue(w.drains[e.id])
 			}
+		case evForeign:
+			w.sendForeign(e.id)
 		case evStep:
 			w.step.handleEvent(int(e.id))
 		}
@@ -345,23 +347,17 @@ func (w *world) capture(k *packet) {
 	if w.pcap == nil {
 		return
 	}
-	data, length := k.data, k.bytes
-	switch {
-	case k.kind == pktMessage:
-		length = len(data)
-	case k.from != nil && !k.from.mem.c.move:
-		data = nil // a tag is not the payload
-	}
 	at := w.now / 1000
-	w.packets++
 	switch k.kind {
 	case pktChunk:
-		w.pcap.Datagram(at, k.src, k.from.geo.Subgroup(k.stream), k.imm, w.packets, data, length)
-	case pktMessage, pktPut, pktSum:
-		w.pcap.Message(at, k.src, k.dst, w.packets, data, length)
+		w.pcap.Datagram(at, k.src, k.from.geo.Subgroup(k.stream), k.imm, k.bytes)
+	case pktMessage:
+		w.pcap.Message(at, k.src, k.dst, k.data)
+	case pktPut, pktSum:
+		w.pcap.Send(at, k.src, k.dst, k.bytes)
 	case pktRead:
-		w.pcap.ReadRequest(at, k.src, k.dst, w.packets, uint64(k.psn), k.n*uint32(w.cfg.Chunk))
+		w.pcap.ReadRequest(at, k.src, k.dst, uint64(k.psn), k.n*uint32(w.cfg.Chunk))
 	case pktResponse:
-		w.pcap.ReadResponse(at, k.src, k.dst, w.packets, data, length)
+		w.pcap.ReadResponse(at, k.src, k.dst, k.bytes)
 	}
 }

@@ -44,7 +44,7 @@ func sumOfHops(g *Graph) (n int64) {
 // The counts equal those of a walk that moves every block link by link.
 func TestTraversalsAgainstWalks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGraph(t, 64)
+		g := drawPlaced(t, 64)
 		var tree, ring, linear int64
 		shared := g.Tree(0)
 		for src := range g.Hosts {

@@ -39,6 +39,25 @@ func drawGraph(t *rapid.T, maxHosts int) *Graph {
 	return g
 }
 
+// drawPlaced draws a network with any placement of ranks on some of its hosts, any oversubscription and any routing.
+func drawPlaced(t *rapid.T, maxHosts int) *Graph {
+	g := drawGraph(t, maxHosts)
+	placement := rapid.Permutation(inOrder(g.Hosts)).Draw(t, "placement")
+	g, err := g.Place(placement[:rapid.IntRange(1, g.Hosts).Draw(t, "ranks")])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.spines > 0 {
+		if g, err = g.Oversubscribe(rapid.Float64Range(1, 8).Draw(t, "oversubscription")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rapid.Bool().Draw(t, "hashed") {
+		g = g.Hash(rapid.Uint64().Draw(t, "seed"))
+	}
+	return g
+}
+
 // level returns the height of a node above the hosts, derived from its name only.
 func level(t rapid.TB, g *Graph, n NodeID) int {
 	name := g.NodeName(n)

@@ -9,7 +9,7 @@ import (
 // Every route is a shortest path without loops that never goes up after it went down.
 func TestRoutes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGraph(t, 128)
+		g := drawPlaced(t, 128)
 		out := neighbours(g)
 		levels := make([]int, g.Nodes())
 		for n := range levels {

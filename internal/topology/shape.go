@@ -13,6 +13,7 @@ type shape struct {
 	spines       int     // in each pod; 0 in a star
 	cores        int     // above each spine, shared by all pods; 0 with one pod
 	uplink       float64 // Multiple of the links between switches
+	ratio        float64 // argument of Oversubscribe; 0 without
 }
 
 func starShape(hosts int) shape {
@@ -49,9 +50,11 @@ func (s *shape) cables() int64 {
 }
 
 // build builds the graph. Nodes are ordered by level from the hosts up, cables by their lower end,
-// so that routes are arithmetic on indices.
-func build(name string, hosts int, s shape) *Graph {
-	g := &Graph{Name: name, Hosts: hosts, shape: s}
+// so that routes are arithmetic on indices. Host h has position at[h], counted leaf by leaf.
+func build(name string, at []int, s shape) *Graph {
+	hosts := len(at)
+	g := &Graph{Name: name, Hosts: hosts, shape: s, at: at}
+	g.findRacks()
 	g.leaf0 = hosts
 	g.spine0 = g.leaf0 + s.leaves
 	g.core0 = g.spine0 + s.pods*s.spines

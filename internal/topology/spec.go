@@ -53,7 +53,7 @@ func Parse(spec string) (*Graph, error) {
 	if err != nil {
 		return nil, &SpecError{Spec: spec, Reason: err.Error()}
 	}
-	return build(name, hosts, s), nil
+	return build(name, inOrder(hosts), s), nil
 }
 
 // parseShape is Parse without building the graph, which takes memory.

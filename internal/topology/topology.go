@@ -2,8 +2,8 @@
 // switches and links, the routes of unicast packets, the trees of multicast
 // datagrams, and the count of links that a collective crosses.
 //
-// It is pure: no I/O, clock or random source, and the same spec always gives the same graph. The
-// simulator, the lab and the models all use it, so that their counts can be compared.
+// It is pure: no I/O and no clock, and everything random in it follows from a seed, so the same arguments always give
+// the same graph. The simulator, the lab and the models all use it, so that their counts can be compared.
 //
 // Every network here is a fat-tree of up to three levels, so one shape covers
 // them all and routes are arithmetic on it: a table of next hops would need
@@ -33,6 +33,12 @@ type Graph struct {
 
 	shape
 	nodes int
+
+	at     []int  // position of each host, counted leaf by leaf
+	racks  []int  // leaves that hold hosts, in ascending order
+	used   []int  // pods that hold hosts, in ascending order
+	hashed bool   // whether a hash of both ends selects a packet's way up
+	seed   uint64 // seed of that hash
 
 	// Where each kind of node and of cable starts. Hosts and the hosts' cables
 	// start at 0; cable h is host h's.

@@ -49,7 +49,7 @@ func TestSizes(t *testing.T) {
 // are unique.
 func TestWiring(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGraph(t, 128)
+		g := drawPlaced(t, 128)
 		cables := map[[2]NodeID]bool{}
 		for i, l := range g.Links {
 			id := LinkID(i)

@@ -24,7 +24,7 @@ func (g *Graph) Trees() int {
 	switch {
 	case g.Racks() == 1:
 		return 1
-	case g.pods == 1:
+	case len(g.used) == 1:
 		return g.spines
 	default:
 		return g.spines * g.cores
@@ -36,10 +36,10 @@ func (g *Graph) TreeSwitches() int {
 	switch {
 	case g.Racks() == 1:
 		return 1
-	case g.pods == 1:
+	case len(g.used) == 1:
 		return g.Racks() + 1
 	default:
-		return g.Racks() + g.pods + 1
+		return g.Racks() + len(g.used) + 1
 	}
 }
 
@@ -77,11 +77,11 @@ func (g *Graph) treeCables(sub int) (top NodeID, cables []LinkID) {
 	n := g.Trees()
 	sub = (sub%n + n) % n // any sub gives a tree
 
-	top = NodeID(g.leaf0)
+	top = NodeID(g.leaf0 + g.racks[0])
 	if g.Hosts == 1 {
 		return top, nil // no other host to reach
 	}
-	cables = make([]LinkID, 0, g.Hosts+g.Racks()+g.pods)
+	cables = make([]LinkID, 0, g.Hosts+g.Racks()+len(g.used))
 	for h := range g.Hosts {
 		cables = append(cables, up(h))
 	}
@@ -89,15 +89,15 @@ func (g *Graph) treeCables(sub int) (top NodeID, cables []LinkID) {
 		return top, cables
 	}
 	spine, core := sub%g.spines, sub/g.spines
-	top = NodeID(g.spineNode(0, spine))
-	for leaf := range g.Racks() {
+	top = NodeID(g.spineNode(g.used[0], spine))
+	for _, leaf := range g.racks {
 		cables = append(cables, up(g.spineCable(leaf, spine)))
 	}
-	if g.pods == 1 {
+	if len(g.used) == 1 {
 		return top, cables
 	}
 	top = NodeID(g.coreNode(spine, core))
-	for pod := range g.pods {
+	for _, pod := range g.used {
 		cables = append(cables, up(g.coreCable(pod, spine, core)))
 	}
 	return top, cables

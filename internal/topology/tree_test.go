@@ -39,7 +39,7 @@ func flood(g *Graph, t *Tree, src int) (crossed []int, copies []int, ok bool) {
 // crossed links equals Links.
 func TestTreesDeliverOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGraph(t, 128)
+		g := drawPlaced(t, 128)
 		tree := g.Tree(rapid.IntRange(0, 2*g.Trees()).Draw(t, "sub"))
 		for src := range g.Hosts {
 			crossed, copies, ok := flood(g, tree, src)
@@ -69,7 +69,7 @@ func TestTreesDeliverOnce(t *testing.T) {
 // each switch in it has at least two ports. It has one cable less than nodes.
 func TestTreesArePruned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGraph(t, 128)
+		g := drawPlaced(t, 128)
 		tree := g.Tree(rapid.IntRange(-3, 2*g.Trees()).Draw(t, "sub"))
 		if len(tree.Ports) != g.Nodes() {
 			t.Fatalf("%s: ports of %d nodes, the graph has %d", g.Name, len(tree.Ports), g.Nodes())
@@ -156,7 +156,7 @@ func TestTreesAreMinimal(t *testing.T) {
 		check(t, mustParse(t, spec))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		if g := drawGraph(t, 16); g.Switches() <= 10 {
+		if g := drawPlaced(t, 16); g.Switches() <= 10 {
 			check(t, g)
 		}
 	})

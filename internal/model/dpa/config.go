@@ -26,6 +26,7 @@ type Config struct {
 	Link      float64 // bit/s
 	Queue     int     // receives posted per worker; 0 means QueueDepth
 	Port      int64   // cycles for which an access occupies the core's memory port
+	Sender    Sender
 }
 
 func (c Config) check() error {
@@ -52,7 +53,7 @@ func (c Config) check() error {
 	case c.Port < 0 || c.Port > MaxPort:
 		return bad("a port busy for %d cycles: want 0 to %d", c.Port, MaxPort)
 	}
-	return nil
+	return c.Sender.check(bad)
 }
 
 // wireBytes is the size of a chunk on the link, headers included.
@@ -74,6 +75,7 @@ type Result struct {
 	Link      float64   `json:"link_bps"`
 	Queue     int       `json:"queue"`
 	Port      int64     `json:"port_cycles"`
+	Window    int       `json:"window,omitempty"` // of the sender
 
 	TimeUS     float64 `json:"time_us"`           // from the first bit on the link to the flag in host memory
 	Throughput float64 `json:"throughput_gibps"`  // GiB/s of payload, as in Table I

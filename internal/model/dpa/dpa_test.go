@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/testenv"
 )
@@ -59,6 +60,7 @@ func TestSameConfigSameResult(t *testing.T) {
 	for _, cfg := range []Config{
 		{Transport: UD, Threads: 37, Chunk: 1000, Buffer: 1<<20 + 1, Link: 400e9, Queue: 8, Port: 7},
 		{Transport: UC, Threads: 16, Chunk: 64, Buffer: 1 << 19, Link: 200e9},
+		{Transport: UD, Threads: 3, Chunk: 4096, Buffer: 1<<20 + 1, Link: 200e9, Sender: BenchmarkSender},
 	} {
 		a, b := run(t, cfg), run(t, cfg)
 		if !reflect.DeepEqual(a, b) {
@@ -139,6 +141,11 @@ func TestBadConfigs(t *testing.T) {
 		"a link of NaN":    func(c *Config) { c.Link = math.NaN() },
 		"a receive queue":  func(c *Config) { c.Queue = -1 },
 		"busy for -1":      func(c *Config) { c.Port = -1 },
+		"a window of -1":   func(c *Config) { c.Sender.Window = -1 },
+		"posted chunk":     func(c *Config) { c.Sender = Sender{Window: 1, Post: -1} },
+		"to acknowledge":   func(c *Config) { c.Sender = Sender{Window: 1, Ack: time.Hour} },
+		"bursts of -1":     func(c *Config) { c.Sender = Sender{Window: 1, Burst: -1} },
+		"need a window":    func(c *Config) { c.Sender.Post = 1 },
 		"0 threads: want ": func(c *Config) { c.Threads = 0 },
 	} {
 		cfg := good

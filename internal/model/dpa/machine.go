@@ -17,6 +17,7 @@ type machine struct {
 	cores   []core
 	dma     int64 // time until which the DMA is busy
 	ready   events
+	sent    [][]int64 // arrivals by worker, if the sender has a window
 
 	running   int
 	end       int64
@@ -68,9 +69,13 @@ func newMachine(cfg Config) *machine {
 		workers: make([]worker, cfg.Threads),
 		cores:   make([]core, (cfg.Threads+ThreadsPerCore-1)/ThreadsPerCore),
 	}
+	if cfg.Sender.Window > 0 {
+		m.sent = m.schedule()
+	}
 	for i := range m.workers {
 		w := &m.workers[i]
-		*w = worker{core: i / ThreadsPerCore, posted: int64(cfg.Queue), next: m.arrival(int64(i))}
+		*w = worker{core: i / ThreadsPerCore, posted: int64(cfg.Queue)}
+		w.next, _ = m.arrival(i, 0)
 		if w.next != never {
 			m.running++
 			m.ready.push(event{w.next + activationCycles, i})
@@ -90,29 +95,41 @@ func (m *machine) run() *machine {
 // last is the length of the last chunk.
 func (m *machine) last() int64 { return m.cfg.Buffer - (m.chunks-1)*m.cfg.Chunk }
 
-// arrival is the time at which a chunk is in memory and its completion in the queue.
-func (m *machine) arrival(i int64) int64 {
-	if i >= m.chunks {
-		return never
+// wireTime is the time of a chunk on the link, in cycles.
+func (m *machine) wireTime(chunk int64) float64 {
+	if chunk < m.chunks-1 {
+		return m.wire
 	}
-	end := float64(i+1) * m.wire
-	if i == m.chunks-1 {
-		less := wireBytes(m.cfg.Transport, m.cfg.Chunk) - wireBytes(m.cfg.Transport, m.last())
-		end -= float64(less) * 8 / m.cfg.Link * ClockHz
+	return float64(wireBytes(m.cfg.Transport, m.last())) * 8 / m.cfg.Link * ClockHz
+}
+
+// arrival is the time at which the k-th chunk of a worker is in memory and its completion in the queue, or never. It
+// also returns the number of that chunk in the buffer.
+func (m *machine) arrival(worker int, k int64) (at, chunk int64) {
+	if m.sent != nil {
+		from, to := m.block(worker)
+		if from+k >= to {
+			return never, m.chunks
+		}
+		return m.sent[worker][k], from + k
 	}
-	return int64(math.Ceil(end))
+	chunk = int64(worker) + k*int64(m.cfg.Threads)
+	if chunk >= m.chunks {
+		return never, m.chunks
+	}
+	return int64(math.Ceil(float64(chunk)*m.wire + m.wireTime(chunk))), chunk
 }
 
 // take lets all due chunks arrive. Only the worker itself makes room, so arrivals can be
 // processed late.
 func (m *machine) take(w *worker, id int, now int64) {
 	for w.next <= now {
+		_, chunk := m.arrival(id, w.arrived)
 		w.arrived++
-		i := int64(id) + w.arrived*int64(m.cfg.Threads)
-		w.next = m.arrival(i)
+		w.next, _ = m.arrival(id, w.arrived)
 		if w.posted == 0 {
 			m.dropped++
-			m.short = m.short || i-int64(m.cfg.Threads) == m.chunks-1
+			m.short = m.short || chunk == m.chunks-1
 			continue
 		}
 		w.posted--
@@ -218,7 +235,7 @@ func (m *machine) result() *Result {
 	c := m.cfg
 	r := &Result{
 		Transport: c.Transport, Threads: c.Threads, Cores: len(m.cores), Chunk: c.Chunk, Buffer: c.Buffer,
-		Link: c.Link, Queue: c.Queue, Port: c.Port,
+		Link: c.Link, Queue: c.Queue, Port: c.Port, Window: c.Sender.Window,
 		Processed: m.processed, Dropped: m.dropped,
 	}
 	bytes := m.processed * c.Chunk

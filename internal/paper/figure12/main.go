@@ -4,8 +4,8 @@
 package main
 
 import (
+	"context"
 	_ "embed" // for the page
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/lab"
+	"github.com/allcast/allcast/internal/paper"
 	"github.com/allcast/allcast/internal/topology"
 )
 
@@ -25,26 +26,6 @@ import (
 var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
-
-// figures are the operations and the algorithms to compare, multicast first.
-var figures = []struct {
-	op    string
-	algos []string
-}{
-	{"broadcast", []string{"mcast", "knomial", "binary"}},
-	{"allgather", []string{"mcast", "ring"}},
-}
-
-// measured is a part of the output of "allcast perf".
-type measured struct {
-	Ranks    int   `json:"ranks"`
-	Bytes    int64 `json:"bytes"`
-	Wrong    int64 `json:"wrong"`
-	Repaired int64 `json:"repaired_bytes"`
-	Time     struct {
-		P50 float64 `json:"p50"`
-	} `json:"time_us"`
-}
 
 func main() {
 	log.SetFlags(0)
@@ -74,12 +55,12 @@ func run(spec, size string, iters int, dir string) error {
 	}
 	start := time.Now()
 	var rows, b strings.Builder
-	for _, f := range figures {
+	for _, f := range paper.Figure12 {
 		var files []string
 		var first uint64
-		for _, algo := range f.algos {
-			file := filepath.Join(work, f.op+"-"+algo+".json")
-			m, c, err := measure(allcast, file, spec, f.op, algo, size, iters)
+		for _, algo := range f.Algos {
+			file := filepath.Join(work, f.Op+"-"+algo+".json")
+			m, c, err := measure(allcast, file, spec, f.Op, algo, size, iters)
 			if err != nil {
 				return err
 			}
@@ -87,17 +68,17 @@ func run(spec, size string, iters int, dir string) error {
 				first = c.LinkBytes
 			}
 			minimum := float64(m.Bytes) * float64(iters) * float64(g.Tree(0).Links(0))
-			if f.op == "allgather" {
+			if f.Op == "allgather" {
 				minimum *= float64(m.Ranks)
 			}
 			bytes := float64(c.LinkBytes)
 			fmt.Fprintf(&rows, "| %s | %s | %.1f MB | %.3f | %.2f | %d bytes | %.0f ms |\n",
-				f.op, algo, bytes/1e6, bytes/minimum, bytes/float64(first), m.Repaired, m.Time.P50/1e3)
+				f.Op, algo, bytes/1e6, bytes/minimum, bytes/float64(first), m.Repaired, m.Time.P50/1e3)
 			log.Printf("%s by %s: %d bytes on all links, %.3f times the minimum, after %v",
-				f.op, algo, c.LinkBytes, bytes/minimum, time.Since(start).Round(time.Second))
+				f.Op, algo, c.LinkBytes, bytes/minimum, time.Since(start).Round(time.Second))
 			files = append(files, file)
 		}
-		drawing := filepath.Join(dir, "figure12-"+f.op+".html")
+		drawing := filepath.Join(dir, "figure12-"+f.Op+".html")
 		out, err := exec.Command(allcast, append([]string{"lab", "report", "--html", drawing}, files...)...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -114,27 +95,11 @@ func run(spec, size string, iters int, dir string) error {
 }
 
 // measure runs one algorithm in a lab of its own.
-func measure(allcast, file, spec, op, algo, size string, iters int) (m measured, c lab.Counters, err error) {
-	cmd := exec.Command(allcast, "lab", "run", "--topology", spec, "--json", "--",
-		"allcast", "perf", op, "--algo", algo, "-b", size, "-n", fmt.Sprint(iters), "-w", "0", "--json")
-	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), "ALLCAST_TIMEOUT=120s")
-	out, err := cmd.Output()
+func measure(allcast, file, spec, op, algo, size string, iters int) (m paper.LabRun, c lab.Counters, err error) {
+	r, err := paper.RunInLab(context.Background(), allcast, []string{"--topology", spec},
+		[]string{op, "--algo", algo, "-b", size, "-n", fmt.Sprint(iters), "-w", "0"})
 	if err != nil {
-		return m, c, fmt.Errorf("%s by %s: %w: %s", op, algo, err, out)
-	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(lines) != 2 {
-		return m, c, fmt.Errorf("%s by %s: printed %d lines, want 2", op, algo, len(lines))
-	}
-	if err := json.Unmarshal([]byte(lines[0]), &m); err != nil {
 		return m, c, err
 	}
-	if err := json.Unmarshal([]byte(lines[1]), &c); err != nil {
-		return m, c, err
-	}
-	if m.Wrong != 0 {
-		return m, c, fmt.Errorf("%s by %s: %d bytes were wrong", op, algo, m.Wrong)
-	}
-	return m, c, os.WriteFile(file, out, 0o600)
+	return r.Runs[0], r.Counters, os.WriteFile(file, r.Text, 0o600)
 }

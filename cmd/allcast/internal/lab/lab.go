@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/background"
 	"github.com/allcast/allcast/internal/lab"
 	"github.com/allcast/allcast/internal/units"
 )
@@ -38,6 +39,8 @@ Examples:
   allcast lab run --topology fat-tree:16,4,2 -- allcast perf allgather --algo mcast -b 64K -w 0
   allcast lab run --topology star:8 --rate 200mbit --loss 1% -- allcast perf broadcast -b 8M
   allcast lab run --topology star:8 --rate 200mbit --inc -- allcast perf reduce-scatter --algo inc -b 1M
+  allcast lab run --topology fat-tree:16,4,2 --rate 100mbit --oversubscribe 4 --placement random:1 -- \
+      allcast perf allgather -b 128K
   allcast lab up --topology fat-tree:8,2,2
   allcast lab exec host3 -- ping -c 1 10.0.0.1
   allcast lab down`
@@ -48,31 +51,37 @@ type nameFlag struct {
 	Name string `default:"acl" placeholder:"NAME" help:"Prefix of the namespaces: NAME-host0 and so on (default acl)."`
 }
 
-// networkFlags describe a network.
+// networkFlags describe a lab.
 type networkFlags struct {
 	nameFlag
-	Topology  string            `required:"" placeholder:"SPEC"`
+	cli.NetworkFlags
 	Rate      units.Rate        `placeholder:"RATE"`
 	UpRate    units.Rate        `placeholder:"RATE" help:"Rate of a host's sending side (default: that of its link)."`
 	MTU       int               `name:"mtu" default:"9000" placeholder:"N" help:"MTU of all links (default 9000)."`
-	Queue     units.Size        `default:"8M" placeholder:"SIZE"`
-	Groups    int               `default:"4" placeholder:"N"`
+	Queue     *units.Size       `placeholder:"SIZE"`
+	Groups    *int              `placeholder:"N"`
 	Loss      units.Probability `default:"0" placeholder:"P"`
 	LossAll   units.Probability `default:"0" placeholder:"P" help:"As --loss, for all packets."`
 	Duplicate units.Probability `default:"0" placeholder:"P" help:"A datagram that --loss could drop arrives twice."`
 	Threads   bool
 	Inc       bool
+
+	Background string `placeholder:"SPEC"`
 }
 
 // FlagHelp implements cli.FlagHelp.
 func (networkFlags) FlagHelp() map[string]string {
 	return map[string]string{
-		"topology": "Network: star:8, fat-tree:HOSTS,LEAVES,SPINES or fat-tree3:HOSTS,RADIX; at most 32 ports per switch.",
+		"topology":      cli.NetworkHelp["topology"] + " At most 32 ports per switch.",
+		"oversubscribe": cli.NetworkHelp["oversubscribe"] + " It needs --rate.",
+		"placement":     cli.NetworkHelp["placement"] + " Hosts without a rank do not exist.",
+		"background": "Traffic of other jobs, as real datagrams between leaves: " + background.Form +
+			". Each flow sends bursts at the rate of a host's link, and its mean rate is that share of it. It needs --rate.",
 		"rate": "Rate of a host's link (default: as fast as the machine); links between switches run at the multiple " +
-			"that makes the tree non-blocking.",
+			"that makes the tree non-blocking, divided by --oversubscribe.",
 		"queue": "Queue of a port with a rate, which drops when it is full (default 8M).",
-		"groups": "Multicast groups, each with a tree through its own spine (default 4). It limits the number of " +
-			"subgroups.",
+		"groups": "Multicast groups, each with a tree through its own spine, and so the number of subgroups that ranks use " +
+			"(default: one per spine, at most 16; with --inc, none on the aggregators' spine if the others suffice).",
 		"loss": "A multicast datagram is dropped at one receiver, independently; with --inc, so is a datagram to or from " +
 			"an aggregator. Packets that the kernel handles before its network stack (--hook tcx or xdp of perf) are not " +
 			"dropped: use ALLCAST_FAULT there.",
@@ -83,11 +92,38 @@ func (networkFlags) FlagHelp() map[string]string {
 	}
 }
 
-func (f *networkFlags) config() lab.Config {
-	return lab.Config{
-		Name: f.Name, Topology: f.Topology, Rate: f.Rate, UpRate: f.UpRate, MTU: f.MTU, Queue: f.Queue, Groups: f.Groups,
+// config returns the lab that the flags describe. An error is a usage error.
+func (f *networkFlags) config() (lab.Config, error) {
+	c := lab.Config{
+		Name: f.Name, Topology: f.Topology, Rate: f.Rate, UpRate: f.UpRate, MTU: f.MTU,
 		Loss: f.Loss, LossAll: f.LossAll, Duplicate: f.Duplicate, Threads: f.Threads, Inc: f.Inc,
+		Oversubscribe: f.Oversubscribe,
 	}
+	if f.Queue != nil {
+		if c.Queue = *f.Queue; c.Queue == 0 {
+			return c, cli.Usagef("--queue 0: want a size such as 8M")
+		}
+		if f.Rate == 0 && f.UpRate == 0 {
+			return c, cli.Usagef("--queue %v has no effect on links without a rate: give --rate or --up-rate", c.Queue)
+		}
+	}
+	_, placement, err := f.Parse()
+	if err != nil {
+		return c, err
+	}
+	if f.Placement != "order" {
+		c.Placement = placement
+	}
+	if c.Background, err = background.Parse(f.Background); err != nil {
+		return c, cli.Usagef("--background: %v", err)
+	}
+	if f.Groups != nil {
+		if c.Groups = *f.Groups; c.Groups == 0 {
+			return c, cli.Usagef("--groups 0: want 1 or more")
+		}
+	}
+	_, err = lab.NewPlan(c)
+	return c, asUsage(err)
 }
 
 // options are those of a lab that this program starts.

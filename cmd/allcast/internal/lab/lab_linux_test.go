@@ -80,6 +80,7 @@ func runPerf(t *testing.T, args, command string) (perf map[string]any, c lab.Cou
 	if err := json.Unmarshal([]byte(lines[0]), &perf); err != nil {
 		t.Fatal(err)
 	}
+	clitest.CheckLine(t, "lab", lines[1])
 	if err := json.Unmarshal([]byte(lines[1]), &c); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func runPerf(t *testing.T, args, command string) (perf map[string]any, c lab.Cou
 // minimal tree. With the ring, they carry 1.5 to 2.1 times as much.
 func TestTraffic(t *testing.T) {
 	const spec, bytes, iters = "fat-tree:16,4,2", 65536, 10
-	perf, mcast := runPerf(t, "--topology "+spec,
+	perf, mcast := runPerf(t, "--groups 1 --topology "+spec,
 		"perf allgather --json --algo mcast --chains 1 -b 64K -e 64K -n 10 -w 0")
 	if perf["algo"] != "mcast" || perf["wrong"] != 0.0 {
 		t.Fatalf("%v", perf)
@@ -149,6 +150,7 @@ func TestBaseline(t *testing.T) {
 	if o.Status != cli.StatusOK || len(lines) != 2 {
 		t.Fatalf("status %d\n%s\n%s", o.Status, o.Stdout, o.Stderr)
 	}
+	clitest.CheckLine(t, "lab", lines[1])
 	if err := json.Unmarshal([]byte(lines[1]), &c); err != nil {
 		t.Fatal(err)
 	}

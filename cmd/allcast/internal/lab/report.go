@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/bench"
@@ -89,9 +90,18 @@ func runPage(text []byte) (*report.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports := make([]report.Port, len(c.Ports))
-	for i, q := range c.Ports {
-		ports[i] = report.Port{Switch: q.Switch, Port: q.Port, Rx: q.Rx, Tx: q.Tx}
+	placed := g
+	if c.Placement != nil {
+		if placed, err = g.Place(c.Placement); err != nil {
+			return nil, err
+		}
+	}
+	var ports []report.Port
+	for _, q := range c.Ports {
+		ports = append(ports, report.Port{Switch: q.Switch, Port: q.Port, Rx: q.Rx, Tx: q.Tx})
+	}
+	if c.Placement != nil {
+		ports = append(ports, idlePorts(g, c.Placement)...)
 	}
 	counted, err := report.FromPorts(g, ports)
 	if err != nil {
@@ -112,10 +122,21 @@ func runPage(text []byte) (*report.Page, error) {
 		Graph:   g,
 		Runs: []report.Run{{
 			Name: p.Algo, Multicast: p.Algo == "mcast", LinkBytes: counted,
-			Bound:  uint64(payload) * uint64(g.Tree(0).Links(0)),
+			Bound:  uint64(payload) * uint64(placed.Tree(0).Links(0)),
 			TimeUS: p.Time.P50, Repaired: repairedChunks(&p), Verified: p.Wrong == 0,
 		}},
 	}, nil
+}
+
+// idlePorts returns the ports of hosts without a rank, which the lab does not have.
+func idlePorts(g *topology.Graph, placement []int) (ports []report.Port) {
+	for h := range g.Hosts {
+		if !slices.Contains(placement, h) {
+			leaf := g.Links[g.HostUp(h)].To
+			ports = append(ports, report.Port{Switch: g.NodeName(leaf), Port: g.NodeName(topology.NodeID(h))})
+		}
+	}
+	return ports
 }
 
 func errNoOp(op string) error {

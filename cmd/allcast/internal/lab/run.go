@@ -26,13 +26,17 @@ GOMAXPROCS for their share of the processors. Stdout of rank 0 and stderr of all
 rank fails, all output is kept in files.
 
 With --inc, aggregators run in the switches of a tree: all leaves with hosts, and one spine above them. Of
-several spines, it is not the one of the first multicast tree. Ranks also get ALLCAST_AGGREGATORS and
+several spines, it is the one of the last multicast tree. Ranks also get ALLCAST_AGGREGATORS and
 ALLCAST_SITE_KEY_FILE. Warnings of the aggregators follow the output of the ranks, with the name of the switch
 before each line.
 
 The counters include how ranks join, and the barriers of perf. --baseline runs another command first, in the same
 network. The difference of link_bytes and baseline_link_bytes is what only COMMAND did. A perf with -n N -c 0
 makes one barrier per iteration, as many as a perf barrier with -n N/2 and a fixed --algo.
+
+Rank r runs on host r, unless --placement says otherwise; hosts keep their names and addresses. --background sends
+traffic of other jobs until the lab is down. Ports count it in rx and tx, but not in mcast_rx and mcast_tx, and
+background_bytes is how much was sent.
 
 The headers of a super-packet count once. With --loss or --duplicate the leaves split super-packets of UDP,
 so that single datagrams are lost; with --inc, all ports do. With --loss-all, they split those of TCP as well.
@@ -60,8 +64,12 @@ func (c *runCmd) Run(e *cli.Env) error {
 	job := lab.Job{
 		Command: sameVersion(command, self), Self: self, Stdout: e.Stdout, Stderr: e.Stderr, Log: e.Message,
 	}
-	if _, err := lab.NewPlan(c.config()); err != nil {
-		return asUsage(err)
+	cfg, err := c.config()
+	if err != nil {
+		return err
+	}
+	if err := cli.CheckKey(); err != nil {
+		return err
 	}
 	if err := job.Check(); err != nil {
 		return asUsage(err)
@@ -72,7 +80,7 @@ func (c *runCmd) Run(e *cli.Env) error {
 	ctx, stop := signalContext()
 	defer stop()
 	start := time.Now()
-	l, err := lab.Up(ctx, c.config(), options(e, self))
+	l, err := lab.Up(ctx, cfg, options(e, self))
 	if err != nil {
 		return asUsage(err)
 	}

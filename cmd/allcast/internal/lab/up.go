@@ -11,10 +11,13 @@ import (
 
 type upCmd struct{ networkFlags }
 
+// NoJSON implements cli.NoJSON.
+func (upCmd) NoJSON() {}
+
 func (upCmd) Help() string {
 	return `Builds the network and leaves it up until "allcast lab down". A process stays in the background, because the
 kernel drops multicast routes when the process that added them ends. With --inc, the aggregators stay as well;
-their output is in /run/allcast-lab-NAME.SWITCH.log.
+their output is in /run/allcast-lab-NAME.SWITCH.log. With --background, the traffic of other jobs stays, too.
 
 Example:
   allcast lab up --topology fat-tree:8,2,2 --rate 200mbit`
@@ -25,21 +28,31 @@ func (c *upCmd) Run(e *cli.Env) error {
 	if err != nil {
 		return err
 	}
+	cfg, err := c.config()
+	if err != nil {
+		return err
+	}
 	ctx, stop := signalContext()
 	defer stop()
 	start := time.Now()
 	opt := options(e, self)
 	opt.Stay = true
-	l, err := lab.Up(ctx, c.config(), opt)
+	line := cli.NewProgressLine(e, nil)
+	opt.Progress = func(share float64) { line.Update(time.Now(), "lab up", share, cfg.Topology+" is being built") }
+	l, err := lab.Up(ctx, cfg, opt)
+	line.Clear()
 	if err != nil {
 		return asUsage(err)
 	}
-	e.Message("%s is up after %.1f s: host0 is %v; try \"allcast lab exec host0 -- COMMAND\"",
-		l.Plan.Graph.Name, time.Since(start).Seconds(), l.Plan.HostAddr(0))
+	e.Message("%s is up after %.1f s: %s is %v; try \"allcast lab exec %[3]s -- COMMAND\"",
+		l.Plan.Graph.Name, time.Since(start).Seconds(), l.Plan.Nodes[0].Name, l.Plan.HostAddr(0))
 	return l.Release()
 }
 
 type downCmd struct{ nameFlag }
+
+// NoJSON implements cli.NoJSON.
+func (downCmd) NoJSON() {}
 
 func (downCmd) Help() string {
 	return `Takes down a lab that is up or running, or the remains of one that was killed, with all processes in it.

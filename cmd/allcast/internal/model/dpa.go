@@ -1,8 +1,10 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/model/dpa"
@@ -17,6 +19,9 @@ type dpaCmd struct {
 	Link      units.Rate   `default:"200gbit" placeholder:"RATE"`
 	Queue     int          `default:"8192" placeholder:"N"`
 	Port      int64        `default:"0" placeholder:"CYCLES"`
+	Window    int          `default:"0" placeholder:"N"`
+	Post      time.Duration
+	Ack       time.Duration
 	Table     bool
 }
 
@@ -30,6 +35,11 @@ func (dpaCmd) FlagHelp() map[string]string {
 		"link":    "Rate at which chunks arrive, headers included (default 200gbit).",
 		"queue":   "Posted receives per thread; a chunk that finds none is dropped (default 8192).",
 		"port":    "Cycles for which a memory access blocks others of the same core (default 0; 30 is fitted to Figure 16).",
+		"window": "Chunks that the sender posts per connection at a time, when all earlier ones are acknowledged; 128 is " +
+			"that of the authors' benchmark, 0 means that it always has chunks to send (default 0).",
+		"post": "Time that the sender takes to post a chunk; needs --window (default 40ns).",
+		"ack": "Time from the end of a window on the link to the start of posting the next one; needs --window " +
+			"(default 3us).",
 		"table": "Print the paper, the model and linear extrapolation side by side, and every parameter with its source; " +
 			"the only other flag it takes is --json.",
 	}
@@ -42,6 +52,7 @@ combination, or per table with --table.
 
 Example:
   allcast model dpa --transport ud,uc --threads 1,2,4,8,16
+  allcast model dpa --transport ud,uc --threads 1,2,4,8,16 --window 128
   allcast model dpa --table`
 }
 
@@ -86,6 +97,10 @@ func (c *dpaCmd) configs() ([]dpa.Config, error) {
 	if n < 1 || n > maxRuns {
 		return nil, cli.Usagef("%d combinations of --transport, --threads, --chunk and --buffer: want 1 to %d", n, maxRuns)
 	}
+	sender, err := c.sender()
+	if err != nil {
+		return nil, err
+	}
 	var all []dpa.Config
 	for _, transport := range c.Transport {
 		for _, buffer := range c.Buffer {
@@ -93,7 +108,7 @@ func (c *dpaCmd) configs() ([]dpa.Config, error) {
 				for _, threads := range c.Threads {
 					all = append(all, dpa.Config{
 						Transport: dpa.Transport(transport), Threads: threads, Chunk: int64(chunk), Buffer: int64(buffer),
-						Link: float64(c.Link), Queue: c.Queue, Port: c.Port,
+						Link: float64(c.Link), Queue: c.Queue, Port: c.Port, Sender: sender,
 					})
 				}
 			}
@@ -102,11 +117,26 @@ func (c *dpaCmd) configs() ([]dpa.Config, error) {
 	return all, nil
 }
 
+func (c *dpaCmd) sender() (dpa.Sender, error) {
+	if c.Window == 0 {
+		if c.Post != 0 || c.Ack != 0 {
+			return dpa.Sender{}, cli.Usagef("--post and --ack describe a sender with a window: add --window")
+		}
+		return dpa.Sender{}, nil
+	}
+	s := dpa.BenchmarkSender
+	s.Window, s.Post, s.Ack = c.Window, cmp.Or(c.Post, s.Post), cmp.Or(c.Ack, s.Ack)
+	return s, nil
+}
+
 func runsTable(results []*dpa.Result) *cli.Table {
 	var t cli.Table
 	r := results[0]
 	t.Note("The accelerator's receive kernel, modelled: link %v, receive queues of %d, memory port %d cycles.",
 		units.Rate(r.Link), r.Queue, r.Port)
+	if r.Window > 0 {
+		t.Note("The sender posts %d chunks per connection at a time, and waits until they are acknowledged.", r.Window)
+	}
 	t.Note("gibps: GiB/s of payload, first bit to the flag in host memory. of_link: payload over the link's rate.")
 	t.Note("issue: used share of the issue slots of the active cores; polls: share used by polls that found nothing.")
 	t.Note("cycles: thread cycles per chunk, as in Table I; copy: additional cycles of waiting for the DMA.")

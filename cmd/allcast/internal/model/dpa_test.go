@@ -39,9 +39,9 @@ func TestDPATable(t *testing.T) {
 	}
 	o := command("model dpa --table")
 	for _, want := range []string{
-		"97 % of 200 Gbit/s, UC       4        2      miss",
-		"97 % of 200 Gbit/s, UD       8 to 16  8      hit",
-		"48.8 M chunks/s of 64 B, UD  128      64     miss  128        by the fit  64",
+		"full throughput, UC          4               4                   hit  2             miss",
+		"full throughput, UD          8 to 16         8                   hit  8             hit",
+		"48.8 M chunks/s of 64 B, UD  128 are enough  64                  hit  64            hit   128",
 		"# Figure 15",
 	} {
 		if !strings.Contains(o.Stdout, want) {
@@ -60,7 +60,7 @@ func TestDPAComparison(t *testing.T) {
 		false: {"# Figure 99\n#   a note\nthreads  paper\n1        11.9\n2        \n\n# Parameters", "fitted on Fig 16"},
 		true: {
 			`{"model":"dpa","table":"Figure 99","notes":["a note"],"columns":["threads","paper"],` +
-				`"rows":[["1","11.9"],["2",""]]}`,
+				`"rows":[["1","11.9"],["2",""]],"schema":1}`,
 			`"parameters":[{"name":`,
 		},
 	} {

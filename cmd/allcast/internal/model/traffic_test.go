@@ -32,6 +32,41 @@ func TestTrafficJSON(t *testing.T) {
 	}
 }
 
+func TestTrafficTimes(t *testing.T) {
+	const args = "model traffic --topology fat-tree:16,4,2 --rate 10gbit --oversubscribe 4 --bytes 4K --json"
+	placed := command(args + " --placement random:1").Objects(t)
+	for i, l := range command(args).Objects(t) {
+		share := l["line_rate_share"].(float64)
+		if l["time_us"].(float64) <= 0 || share <= 0 || share > 1 || l["oversubscribe"] != 4.0 || l["placement"] != nil ||
+			l["bytes"] != 4096.0 || len(l["tier_bytes"].(map[string]any)) != 4 {
+			t.Errorf("%v", l)
+		}
+		if l["algo"] == "mcast" && (l["subgroups"] == nil || placed[i]["time_us"] != l["time_us"]) {
+			t.Errorf("multicast depends on the placement: %v and %v", l, placed[i])
+		}
+		if l["algo"] == "ring" && placed[i]["line_rate_share"].(float64) >= share {
+			t.Errorf("the ring is as fast at random: %v", placed[i])
+		}
+	}
+}
+
+func TestTrafficUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"--oversubscribe 2":                "give --rate",
+		"--bytes 0":                        "want 1 or more",
+		"--rate 1gbit --subgroups 0":       "--subgroups 0",
+		"--rate 1gbit --subgroups 1000000": "--subgroups 1000000",
+		"--placement random:x":             "random:SEED",
+		"--routing x":                      "valid are",
+		"--rate 1gbit --oversubscribe 0":   "want 1 to",
+	} {
+		o := command("model traffic --topology fat-tree:16,4,2 " + args)
+		if o.Status != cli.StatusUsage || !strings.Contains(o.Stderr, want) || o.Stdout != "" {
+			t.Errorf("%s: status %d, %q, want %q", args, o.Status, o.Stderr, want)
+		}
+	}
+}
+
 // For every algorithm, the simulator counts the payload on its links that the model predicts.
 func TestTrafficIsTheSimulators(t *testing.T) {
 	const bytes = 1000

@@ -18,10 +18,10 @@ import (
 // config checks the flags and completes the simulator's configuration, which has what the operation's own flags say. m
 // is nil for operations that never multicast. Errors are usage errors that list the valid values.
 func (f *flags) config(op string, m *multicastFlags, cfg sim.Config) (sim.Config, error) {
-	g, err := topology.Parse(f.Topology)
-	if err != nil {
-		return sim.Config{}, cli.Usagef("--topology: %v", err)
+	if err := f.applyNetwork(&cfg); err != nil {
+		return sim.Config{}, err
 	}
+	g := cfg.Topology
 	if err := checkRank("root", cfg.Root, g.Hosts); err != nil {
 		return sim.Config{}, err
 	}
@@ -32,9 +32,9 @@ func (f *flags) config(op string, m *multicastFlags, cfg sim.Config) (sim.Config
 	if err := cmp.Or(f.checkAlgos(op), f.checkChunk(), f.checkTimes(g), f.checkDrawing(g)); err != nil {
 		return sim.Config{}, err
 	}
-	cfg.Op, cfg.Topology, cfg.Timeout, cfg.Deadline, cfg.Seed = op, g, f.Timeout, f.Deadline, f.Seed
+	cfg.Op, cfg.Timeout, cfg.Deadline, cfg.Seed = op, f.Timeout, f.Deadline, f.Seed
 	cfg.Chunk = int(f.Chunk)
-	cfg.Network = sim.Network{Rate: float64(f.Rate), Latency: f.Latency}
+	cfg.Rate, cfg.Latency = float64(f.Rate), f.Latency
 	cfg.Faults = sim.Faults{LossAll: float64(f.LossAll), Detour: f.Detour, Noise: f.Noise}
 	f.applyFaults(&cfg)
 	if m == nil {
@@ -67,7 +67,11 @@ func (m *multicastFlags) apply(cfg *sim.Config, chunk units.Size) error {
 		m.checkDatapath(chunk)); err != nil {
 		return err
 	}
-	cfg.InPlace, cfg.Subgroups, cfg.ChainBy, cfg.PSNBits, cfg.Radix = m.InPlace, m.Subgroups, m.ChainBy, m.PSNBits, m.Radix
+	cfg.InPlace, cfg.ChainBy, cfg.PSNBits, cfg.Radix = m.InPlace, m.ChainBy, m.PSNBits, m.Radix
+	cfg.Subgroups = model.Trees(cfg.Topology)
+	if m.Subgroups != nil {
+		cfg.Subgroups = *m.Subgroups
+	}
 	cfg.Segment = int64(m.Segment)
 	cfg.Queue, cfg.Flow, cfg.RecvQueue, cfg.RecvCost = int64(m.Queue), m.Flow, int64(m.RecvQueue), m.RecvCost
 	cfg.Tokens = m.Tokens
@@ -125,8 +129,8 @@ func (m *multicastFlags) checkNumbers() error {
 	switch {
 	case m.Chains != nil && *m.Chains < 1:
 		return cli.Usagef("--chains %d: want 1 or more", *m.Chains)
-	case m.Subgroups < 1:
-		return cli.Usagef("--subgroups %d: want 1 or more", m.Subgroups)
+	case m.Subgroups != nil && *m.Subgroups < 1:
+		return cli.Usagef("--subgroups %d: want 1 or more", *m.Subgroups)
 	case m.Radix < 2:
 		return cli.Usagef("--radix %d: want 2 or more", m.Radix)
 	}

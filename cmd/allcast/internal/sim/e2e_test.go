@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -112,4 +113,59 @@ func TestRealPcap(t *testing.T) {
 	if magic := []byte{0x4d, 0x3c, 0xb2, 0xa1}; err != nil || !bytes.HasPrefix(capture, magic) || len(capture) < 1000 {
 		t.Errorf("%d bytes that are no capture with nanoseconds: %v", len(capture), err)
 	}
+}
+
+// TestRealDissection checks with tshark the captures of every operation, with each algorithm, losses, and chunks of one
+// and of several packets.
+func TestRealDissection(t *testing.T) {
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not in PATH")
+	}
+	dir := t.TempDir()
+	path, all := filepath.Join(dir, "x.pcap"), filepath.Join(dir, "all.pcap")
+	const fileHeader = 24
+	var captures []byte // all captures as one, because tshark is slow to start
+	for op := range operations {
+		for _, algo := range sim.Algorithms[op] {
+			for _, chunk := range []string{"4K", "6000"} {
+				args := "sim " + op + " --topology star:5 --algo " + algo + " --chunk " + chunk + " --loss-all 5% --pcap " + path
+				if op != "barrier" {
+					args += " --bytes 20001"
+				}
+				one(t, cli.StatusOK, args)
+				capture, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if captures != nil {
+					capture = capture[fileHeader:]
+				}
+				captures = append(captures, capture...)
+			}
+		}
+	}
+	if err := os.WriteFile(all, captures, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dissect := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), tshark, append([]string{"-n", "-r", all}, args...)...)
+		cmd.Env = append(os.Environ(), "WIRESHARK_CONFIG_DIR="+dir, "LC_ALL=C")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", cmd, err)
+		}
+		return string(out)
+	}
+	if out := dissect("-Y", "_ws.malformed || _ws.short || _ws.expert"); out != "" {
+		t.Errorf("tshark complains about:\n%s", out)
+	}
+	packets := 0
+	for line := range strings.Lines(dissect()) {
+		packets++
+		if !strings.Contains(line, "RRoCE") || strings.Contains(line, "Malformed") {
+			t.Errorf("packet of another protocol, or malformed: %s", line)
+		}
+	}
+	t.Logf("%d packets", packets)
 }

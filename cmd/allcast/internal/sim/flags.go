@@ -10,9 +10,9 @@ import (
 
 // flags are common to all operations. Their groups appear in this order in --help.
 type flags struct {
-	Topology string  `required:"" placeholder:"SPEC"`
-	Algo     *string `placeholder:"LIST"`
-	algos    []string
+	networkFlags
+	Algo  *string `placeholder:"LIST"`
+	algos []string
 
 	Rate    units.Rate    `default:"100gbit" placeholder:"RATE"`
 	Latency time.Duration `default:"500ns" placeholder:"D"`
@@ -27,7 +27,7 @@ type flags struct {
 	Timeout  time.Duration `default:"10s" placeholder:"D"`
 	Deadline time.Duration `default:"0s" placeholder:"D" help:"Abort the operation after this time (default 0s, never)."`
 	Seed     uint64        `default:"1" placeholder:"S" help:"Seed of all randomness (default 1)."`
-	Pcap     string        `placeholder:"FILE" help:"Record every packet that leaves a host, for Wireshark."`
+	Pcap     string        `placeholder:"FILE"`
 	HTML     string        `name:"html" placeholder:"FILE"`
 }
 
@@ -35,7 +35,7 @@ type flags struct {
 type multicastFlags struct {
 	Chains    *int       `placeholder:"M"`
 	ChainBy   string     `default:"rank" enum:"rank,rack" placeholder:"rank|rack"`
-	Subgroups int        `default:"1" placeholder:"S"`
+	Subgroups *int       `placeholder:"S"`
 	Segment   units.Size `default:"0" placeholder:"SIZE"`
 	Radix     int        `default:"4" placeholder:"K" help:"Radix of knomial trees (default 4)."`
 	PSNBits   int        `name:"psn-bits" default:"0" placeholder:"N"`
@@ -56,19 +56,20 @@ type multicastFlags struct {
 // HelpTexts implements cli.Helper. Operations that multicast and others share it.
 func (flags) HelpTexts(op string) cli.HelpTexts {
 	texts := operations[op].help(op)
+	maps.Copy(texts.Flags, networkTexts())
 	maps.Copy(texts.Flags, flagTexts)
 	return texts
 }
 
 // flagTexts holds the help texts that are the same for all operations.
 var flagTexts = map[string]string{
-	"topology": "Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or " +
-		"fat-tree3:HOSTS,RADIX.",
 	"timeout": "A silent rank is declared lost after this time (default 10s).",
+	"pcap": "Record every packet that leaves a host, whole, as RoCE v2 for Wireshark and tshark. The payload of data is " +
+		"zeros.",
 	"html": "Draw the network with every link coloured by the bytes it carried, all algorithms side by side, on one " +
 		"self-contained page.",
 	"rate": "Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree " +
-		"non-blocking.",
+		"non-blocking, divided by --oversubscribe.",
 	"latency":    "Latency of a link, including its switch (default 500ns).",
 	"queue":      "Queue of a switch port, which drops when it is full (default lossless, with back-pressure).",
 	"recv-queue": "Receive queue of a host, which drops when it is full (default unbounded).",
@@ -80,8 +81,8 @@ var flagTexts = map[string]string{
 	"chains": "Broadcast chains, that is, roots that send at a time (default 1; in allgather+reduce-scatter all " +
 		"ranks, at a paced rate). Values above what the operation can use are clamped.",
 	"chain-by": "How ranks are assigned to chains (default rank).",
-	"subgroups": "Multicast trees, each with its part of every buffer (default 1). Values above what the operation " +
-		"can use are clamped.",
+	"subgroups": "Multicast trees, each with its part of every buffer (default: as many as there are, one per spine, at " +
+		"most 16). Values above what the operation can use are clamped.",
 	"segment": "Point-to-point algorithms send in pieces of this size (default: whole blocks; 64K for chain and " +
 		"binary).",
 	"psn-bits": "Bits of the immediate that number chunks, 4 to 31 (default 24).",

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,15 +12,14 @@ import (
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/model"
 	"github.com/allcast/allcast/internal/sim"
-	"github.com/allcast/allcast/internal/topology"
 	"github.com/allcast/allcast/internal/units"
 )
 
 type fsdpCmd struct {
-	Topology string        `required:"" placeholder:"SPEC"`
-	Algo     string        `default:"ring+ring,mcast+ring,mcast+inc" placeholder:"LIST"`
-	Rate     units.Rate    `default:"100gbit" placeholder:"RATE"`
-	Latency  time.Duration `default:"500ns" placeholder:"D" help:"Latency of a link, its switch included (default 500ns)."`
+	networkFlags
+	Algo    string        `default:"ring+ring,mcast+ring,mcast+inc" placeholder:"LIST"`
+	Rate    units.Rate    `default:"100gbit" placeholder:"RATE"`
+	Latency time.Duration `default:"500ns" placeholder:"D" help:"Latency of a link, its switch included (default 500ns)."`
 
 	Layers     int           `default:"32" placeholder:"L" help:"Layers of the model (default 32)."`
 	LayerBytes units.Size    `default:"437500000" placeholder:"SIZE"`
@@ -33,14 +33,12 @@ type fsdpCmd struct {
 
 // FlagHelp implements cli.FlagHelp.
 func (fsdpCmd) FlagHelp() map[string]string {
-	return map[string]string{
-		"topology": "Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or " +
-			"fat-tree3:HOSTS,RADIX.",
+	texts := map[string]string{
 		"algo": "Pairs of allgather and reduce-scatter to compare, separated by commas: mcast+inc, ring+ring, " +
 			"mcast+ring, ring+inc (default ring+ring,mcast+ring,mcast+inc). Speed-ups are over the first. inc needs " +
 			"aggregators in the network.",
 		"rate": "Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree " +
-			"non-blocking.",
+			"non-blocking, divided by --oversubscribe.",
 		"layer-bytes": "Parameters of one layer, all shards together (default 437500000: 7e9 parameters of 2 bytes in 32 " +
 			"layers).",
 		"compute": "Forward time of one layer; backward takes twice that (default 20ms, which is some 7000 tokens a rank " +
@@ -51,6 +49,8 @@ func (fsdpCmd) FlagHelp() map[string]string {
 			"seconds; see above).",
 		"html": "Draw the timelines of rank 0: one page that needs nothing else.",
 	}
+	maps.Copy(texts, networkTexts())
+	return texts
 }
 
 func (fsdpCmd) Help() string {
@@ -106,9 +106,8 @@ func stepVerdict(e *cli.Env, results []*sim.FSDPResult) error {
 
 // config checks the flags and returns the simulator's configuration.
 func (c *fsdpCmd) config() (cfg sim.FSDPConfig, algos []string, err error) {
-	g, err := topology.Parse(c.Topology)
-	if err != nil {
-		return cfg, nil, cli.Usagef("--topology: %v", err)
+	if err := c.applyNetwork(&cfg.Config); err != nil {
+		return cfg, nil, err
 	}
 	valid := sim.FSDPAlgorithms()
 	algos = strings.Split(c.Algo, ",")
@@ -131,10 +130,8 @@ func (c *fsdpCmd) config() (cfg sim.FSDPConfig, algos []string, err error) {
 	case c.Chunk != nil && (*c.Chunk < 1 || *c.Chunk > model.MaxChunk):
 		return cfg, nil, cli.Usagef("--chunk %v: want 1 to %v", *c.Chunk, units.Size(model.MaxChunk))
 	}
-	cfg = sim.FSDPConfig{
-		Config: sim.Config{Topology: g, Network: sim.Network{Rate: float64(c.Rate), Latency: c.Latency}, Seed: c.Seed},
-		Layers: c.Layers, LayerBytes: int64(c.LayerBytes), Compute: c.Compute, Prefetch: c.Prefetch,
-	}
+	cfg.Rate, cfg.Latency, cfg.Seed = float64(c.Rate), c.Latency, c.Seed
+	cfg.Layers, cfg.LayerBytes, cfg.Compute, cfg.Prefetch = c.Layers, int64(c.LayerBytes), c.Compute, c.Prefetch
 	if c.Chunk != nil {
 		cfg.Chunk = int(*c.Chunk)
 	}

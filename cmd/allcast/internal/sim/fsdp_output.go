@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/sim"
@@ -38,10 +39,15 @@ func stepTable(lines []stepLine) *cli.Table {
 	t := &cli.Table{Left: true}
 	r := lines[0]
 	t.Note("One FSDP step on %s (%d ranks), simulated, seed %d: %d layers of %d bytes, shards of %d, prefetch %d.",
-		r.Topology, r.Nodes, r.Seed, r.Layers, r.LayerBytes, r.ShardBytes, r.Prefetch)
+		networkName(r.Subject), r.Nodes, r.Seed, r.Layers, r.LayerBytes, r.ShardBytes, r.Prefetch)
 	t.Note("Times are us of virtual time, on the rank that ended last. --html FILE draws the timeline, --json lists it.")
-	fieldRows(t, stepFields, lines)
+	fieldRows(t, stepFields, lines, stepApplies)
 	return t
+}
+
+// stepApplies reports whether a field means something in a step: only multicast repairs.
+func stepApplies(name string, l stepLine) bool {
+	return name != "repaired_chunks" || strings.Contains(l.Algo, "mcast") || strings.Contains(l.Algo, "inc")
 }
 
 var stepFields = []field[stepLine]{

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/sim"
@@ -17,7 +19,8 @@ func resultTable(results []*sim.Result) *cli.Table {
 		return t
 	}
 	r := results[0]
-	t.Note("%s on %s (%d ranks), simulated, seed %d, flow control %s.", r.Op, r.Topology, r.Nodes, r.Seed, r.Flow)
+	t.Note("%s on %s (%d ranks), simulated, seed %d, flow control %s.",
+		r.Op, networkName(r.Subject), r.Nodes, r.Seed, r.Flow)
 	if r.Datapath != "" && r.Datapath != idealDatapath {
 		t.Note("Chunks are received by %s.", r.Datapath)
 	}
@@ -30,7 +33,7 @@ func resultTable(results []*sim.Result) *cli.Table {
 			t.Note("%s fetched sums point to point: %s.", r.Algo, r.Fallback)
 		}
 	}
-	fieldRows(t, resultFields(r.Op), results)
+	fieldRows(t, resultFields(r.Op), results, applies)
 	return t
 }
 
@@ -41,15 +44,41 @@ type field[R any] struct {
 	meaning string
 }
 
-// fieldRows adds one row per field, with one column per result.
-func fieldRows[R any](t *cli.Table, fields []field[R], results []R) {
+// fieldRows adds one row per field, with one column per result. Where a field does not apply to a result, the column
+// has a "-" instead of a zero. A nil function means that all fields apply.
+func fieldRows[R any](t *cli.Table, fields []field[R], results []R, applies func(name string, r R) bool) {
 	for _, f := range fields {
 		row := []any{f.name}
 		for _, r := range results {
-			row = append(row, f.value(r))
+			v := f.value(r)
+			if applies != nil && !applies(f.name, r) && reflect.ValueOf(v).IsZero() {
+				v = "-"
+			}
+			row = append(row, v)
 		}
 		t.Row(append(row, f.meaning)...)
 	}
+}
+
+// applies reports whether a field means something in a result. Without multicast there are no chains, for example.
+func applies(name string, r *sim.Result) bool {
+	aggregates := strings.Contains(r.Algo, "inc")
+	switch strings.TrimSpace(name) {
+	case "chains", "subgroups", "multicast_us":
+		return r.Chains > 0
+	case "barrier_us", "fetch_us", "handshake_us", "recovery_us", "cutoff_us", "dropped_chunks", "duplicate_chunks",
+		"repaired_chunks", "late_chunks", "fetches_served_by_root":
+		return r.Chains > 0 || aggregates
+	case "transfer_us":
+		return r.Algo != "mcast"
+	case "background_bytes":
+		return r.Background != ""
+	case "max_crossings":
+		return false // 0: the simulator did not count it, because ranks send sums, or several collectives run
+	case "bytes", "chunk", "line_rate_share", "link_bytes_bound", "payload_link_bytes", "chunks_total":
+		return r.Op != "barrier"
+	}
+	return true
 }
 
 func resultFields(op string) []field[*sim.Result] {
@@ -60,7 +89,8 @@ func resultFields(op string) []field[*sim.Result] {
 		{"subgroups", func(r *sim.Result) any { return r.Subgroups }, "as used"},
 		{"chunk", func(r *sim.Result) any { return r.Chunk }, "payload of a datagram"},
 		{"time_us", func(r *sim.Result) any { return r.TimeUS }, "first rank's start to last rank's completion"},
-		{"bound_us", func(r *sim.Result) any { return r.BoundUS }, "busiest host port at full rate, plus one latency"},
+		{"bound_us", func(r *sim.Result) any { return r.BoundUS }, "busiest port or uplinks at full rate, plus latency"},
+		{"line_rate_share", func(r *sim.Result) any { return r.LineRateShare }, "payload at a host's full rate over time_us"},
 		{"  barrier_us", func(r *sim.Result) any { return r.Phases.Barrier }, "phases of the rank that completed last"},
 		{"  multicast_us", func(r *sim.Result) any { return r.Phases.Multicast }, ""},
 		{"  fetch_us", func(r *sim.Result) any { return r.Phases.Fetch }, ""},
@@ -73,6 +103,7 @@ func resultFields(op string) []field[*sim.Result] {
 		{"payload_link_bytes", func(r *sim.Result) any { return r.PayloadLinkBytes }, "payload, as sent"},
 		{"max_crossings", func(r *sim.Result) any { return r.MaxCrossings }, "of one link direction, by the worst byte"},
 		{"sent_bytes", func(r *sim.Result) any { return r.SentBytes }, "by the busiest rank, headers included"},
+		{"background_bytes", func(r *sim.Result) any { return r.BackgroundBytes }, "of other jobs, on all link directions"},
 		{"chunks_total", func(r *sim.Result) any { return r.ChunksTotal }, "to be received, on all ranks"},
 		{"dropped_chunks", func(r *sim.Result) any { return r.DroppedChunks }, ""},
 		{"duplicate_chunks", func(r *sim.Result) any { return r.DuplicateChunks }, ""},
@@ -84,6 +115,26 @@ func resultFields(op string) []field[*sim.Result] {
 		{"events", func(r *sim.Result) any { return r.Events }, "simulated"},
 		{"wall_ms", func(r *sim.Result) any { return r.WallMS }, "real time"},
 	}
+}
+
+// networkName describes the network of a run.
+func networkName(s sim.Subject) string {
+	name := s.Topology
+	for _, x := range []struct {
+		text  string
+		value any
+		shown bool
+	}{
+		{"%v:1 oversubscribed", s.Oversubscribe, s.Oversubscribe > 1},
+		{"placement %v", s.Placement, s.Placement != ""},
+		{"routing %v", s.Routing, s.Routing != ""},
+		{"background traffic %v", s.Background, s.Background != ""},
+	} {
+		if x.shown {
+			name += ", " + fmt.Sprintf(x.text, x.value)
+		}
+	}
+	return name
 }
 
 // worst returns the worst status of all results.

@@ -41,7 +41,7 @@ func linksTitle(r *sim.Result) string {
 			title += fmt.Sprintf(" of %s bytes", size)
 		}
 	}
-	return title + " on " + r.Topology
+	return title + " on " + networkName(r.Subject)
 }
 
 // linksNote says what the numbers of a run do not show.

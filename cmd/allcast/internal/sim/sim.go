@@ -56,6 +56,9 @@ func (c *Command) run(e *cli.Env, k *kong.Context, f *flags, m *multicastFlags, 
 	if err != nil {
 		return err
 	}
+	if err := checkEffects(cfg.Op, f.algos, cli.GivenFlags(k)); err != nil {
+		return err
+	}
 	capture, err := cli.CreateFile(f.Pcap, "the capture")
 	if err != nil {
 		return cli.Usagef("--pcap: %v", err)
@@ -74,7 +77,7 @@ func (c *Command) run(e *cli.Env, k *kong.Context, f *flags, m *multicastFlags, 
 		cfg.Algo = algo
 		bar := c.showProgress(e, &cfg)
 		r, err := c.runOne(cfg)
-		bar.clear()
+		bar.Clear()
 		if cerr := capture.Failed(); cerr != nil {
 			return cerr // an error of the simulator only repeats it
 		}

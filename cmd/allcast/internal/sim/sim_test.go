@@ -35,7 +35,7 @@ func TestConfig(t *testing.T) {
 	all := sim.Config{
 		Op: "broadcast", Algo: "mcast", Bytes: 8 << 20, Root: 2, InPlace: true,
 		Schedule: sim.Schedule{
-			Chains: 4, Subgroups: 3, ChainBy: "rack", Chunk: 1024, PSNBits: 20, Radix: 8, Segment: 32 << 10,
+			Chains: 4, Subgroups: 3, ChainBy: "rack", Chunk: 1024, PSNBits: 20, Radix: 4,
 		},
 		Network:  sim.Network{Rate: 2.5e9, Latency: 2 * time.Microsecond, Queue: 65536, Flow: "credit"},
 		Receiver: sim.Receiver{RecvQueue: 4 << 20, RecvCost: 100},
@@ -50,11 +50,14 @@ func TestConfig(t *testing.T) {
 		},
 		Timeout: time.Second, Deadline: time.Minute, Seed: 18446744073709551615,
 	}
+	tree := defaults
+	tree.Algo, tree.Schedule.Radix, tree.Schedule.Segment = "knomial", 8, 32<<10
 	for _, c := range []struct {
 		args string
 		want sim.Config
 	}{
 		{"sim broadcast --topology star:3", defaults},
+		{"sim broadcast --topology star:3 --algo knomial --radix 8 --segment 32K", tree},
 		{"sim broadcast --topology star:3 --queue lossless --recv-queue unbounded", defaults},
 		{"sim allgather --topology star:3", gather},
 		{"sim reduce-scatter --topology star:3 --bytes 4K --algo recursive-halving", reduce},
@@ -62,7 +65,7 @@ func TestConfig(t *testing.T) {
 		{"sim scatter --topology star:3 --algo linear --bytes 7 --root 2 --segment 1K --loss-all 5%", plain},
 		{"sim broadcast --topology star:3 --algo mcast --bytes 8M --root 2 --inplace --chains 4 " +
 			"--subgroups 3 --chain-by rack " +
-			"--chunk 1K --psn-bits 20 --radix 8 --segment 32K --rate 2.5gbit --latency 2us " +
+			"--chunk 1K --psn-bits 20 --rate 2.5gbit --latency 2us " +
 			"--queue 64K --recv-queue 4M --recv-cost 100ns --flow credit " +
 			"--loss 1% --loss-all 0.1% --reorder 0.05 --duplicate 100% --stall 1@1ms+10ms --stall 2@0+1ns " +
 			"--crash 0@100us --crash 1@1s --stall agg0@1ms+1s --crash agg0@2ms " +
