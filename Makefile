@@ -23,8 +23,12 @@ SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 # because its tests choose the datapath themselves. The tests of SUITES_PLAIN are longer, or measure
 # something, without the race detector.
 SUITES_DATAPATH := . ./internal/e2e/observe
-SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/offload ./internal/e2e/secure ./internal/engine/... ./internal/sim \
-                   ./internal/model/dpa ./internal/paper
+SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/offload ./internal/e2e/secure ./internal/engine/... ./internal/paper
+
+# These packages start no goroutine (internal/archtest checks that), so the race detector could find nothing
+# there. It watches them where other packages run them concurrently.
+SUITES_SERIAL   := ./internal/sim ./internal/node ./internal/inc ./internal/p2p ./internal/agree ./internal/topology ./internal/model \
+                   ./internal/model/dpa
 
 # Packages with code for the build tag verbs.
 VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast/...
@@ -58,6 +62,15 @@ ABI         := 1
 LIB         ?= bin/lib
 LIB_LDFLAGS := -Wl,-soname,liballcast.so.$(ABI) -Wl,--version-script=$(CURDIR)/bindings/c/allcast.map
 
+RELEASEFLAGS ?=
+.PHONY: release
+release: ## Build binaries for all systems, checksums, a bill of materials and a container file into bin/release (offline)
+	$(GO) run ./internal/tools/release $(RELEASEFLAGS)
+
+.PHONY: release-check
+release-check: ## Build the release twice, the second time elsewhere and without a build cache, and compare all bytes
+	$(GO) run ./internal/tools/release -twice -cold $(RELEASEFLAGS)
+
 .PHONY: lib
 lib: ## Build the C library, its header and its pkg-config file into LIB (bin/lib; needs gcc)
 	$(GO) build -buildmode=c-shared -o $(LIB)/liballcast.so -ldflags '-extldflags "$(LIB_LDFLAGS)"' ./bindings/c
@@ -66,14 +79,48 @@ lib: ## Build the C library, its header and its pkg-config file into LIB (bin/li
 	@cp bindings/c/include/allcast.h $(LIB)/
 	@sed "s/@VERSION@/$$(sed -n 's/^const Version = "\(.*\)"/\1/p' options.go)/" bindings/c/allcast.pc.in >$(LIB)/allcast.pc
 
+# One build per MPI, because their ABIs differ. MPICC=mpicc builds with one compiler, into LIB/mpi.
+MPI_NAMES  := openmpi mpich
+MPI_CFLAGS := -std=gnu11 -O2 -g -fPIC -Wall -Wextra -Werror -fvisibility=hidden -Ibindings/c/include
+MPI_FLAGS  ?=
+MPI_CORE   := $(addprefix bindings/mpi/,native.c comm.c join.c data.c transfer.c calls.c requests.c stats.c init.c fortran.c)
+
+.PHONY: mpi
+mpi: lib ## Build the library for MPI programs into LIB/openmpi and LIB/mpich (MPICC=mpicc: with that compiler, into LIB/mpi)
+	@if [ -n "$(MPICC)" ]; then $(MAKE) --no-print-directory mpi-one MPICC="$(MPICC)" MPI_DIR=$(LIB)/mpi; else \
+		found=; for name in $(MPI_NAMES); do \
+			if command -v mpicc.$$name >/dev/null; then found=1; \
+				$(MAKE) --no-print-directory mpi-one MPICC=mpicc.$$name MPI_DIR=$(LIB)/$$name || exit 1; \
+			fi; \
+		done; \
+		if [ -z "$$found" ]; then echo 'found neither mpicc.openmpi nor mpicc.mpich: set MPICC' >&2; exit 1; fi; \
+	fi
+
+# Builds the two objects with MPICC into MPI_DIR.
+.PHONY: mpi-one
+mpi-one:
+	@mkdir -p $(MPI_DIR)
+	$(MPICC) $(MPI_CFLAGS) $(MPI_FLAGS) -shared -o $(MPI_DIR)/liballcast_mpi_core.so $(MPI_CORE) -pthread -ldl
+	$(MPICC) $(MPI_CFLAGS) $(MPI_FLAGS) -fvisibility=default -shared -Wl,--as-needed -o $(MPI_DIR)/liballcast_mpi.so \
+		bindings/mpi/preload.c -pthread -ldl
+
 .PHONY: test
-test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN without it
-	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
-	$(GO) test -timeout 20m $(TESTFLAGS) $(SUITES_PLAIN)
+test: ## Run all tests, with the race detector (needs gcc) where goroutines run; then SUITES_PLAIN without it
+	$(GO) test -race -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SUITES_SERIAL))")
+	$(GO) test -timeout 20m $(TESTFLAGS) $(SUITES_SERIAL) $(SUITES_PLAIN)
 
 .PHONY: test-c
 test-c: ## Test the C library with C programs under AddressSanitizer (needs gcc; `make test` runs these tests too)
 	$(GO) test -count 1 -timeout 20m $(TESTFLAGS) ./bindings/c/...
+
+# MPI_CALLS=10000 makes the random program longer.
+.PHONY: test-mpi
+test-mpi: ## Test the library for MPI programs under the MPIs that are installed (needs gcc; MPI_CALLS=10000 TESTFLAGS='-run Random')
+	MPI_TESTS=1 $(GO) test -count 1 -timeout 30m $(TESTFLAGS) ./bindings/mpi/...
+
+.PHONY: test-mpi4py
+test-mpi4py: mpi ## Run mpi4py's test suite with and without the library, under each MPI (needs PyPI once, and some minutes)
+	bash bindings/mpi/tests/mpi4py.sh $(LIB) $(TOOLS)
 
 # The tools of the Python package, with pinned versions from PyPI.
 PYTHON       ?= python3
@@ -124,6 +171,15 @@ test-torch: lib torch ## Test the PyTorch backend: its own tests except the long
 test-torch-all: lib torch ## Test the PyTorch backend with all of PyTorch's distributed tests, and compare with gloo
 	$(TORCH_RUN) -m pytest -q -rs bindings/python/tests_torch
 	$(TORCH_RUN) bindings/python/tests_torch/suite.py
+
+.PHONY: test-network
+test-network: ## Test doctor, the tutorial and MPI's launchers on hosts of a lab with sshd (needs root and openssh-server)
+	ALLCAST_TEST_NETWORK=1 $(GO) test -count 1 -timeout 20m $(TESTFLAGS) ./cmd/allcast/internal/run \
+		./cmd/allcast/internal/doctor ./cmd/allcast/internal/docstest
+
+.PHONY: test-manifests
+test-manifests: ## Decode the Kubernetes manifests of docs/ strictly (needs the Go proxy once)
+	cd internal/tools/manifests && $(GO) test -count 1 $(TESTFLAGS) ./...
 
 .PHONY: test-offload
 test-offload: ## Run SUITES_DATAPATH with the kernel's datapath (needs root)
@@ -213,6 +269,16 @@ figure12: ## Measure Figure 12 of the paper in the lab (needs root and some minu
 .PHONY: bench-peers
 bench-peers: ## Compare with Open MPI, MPICH and bare multicast in the lab (needs root and some minutes)
 	$(GO) run ./bench/peers
+
+OVERSUBSCRIBEDFLAGS ?=
+.PHONY: bench-oversubscribed
+bench-oversubscribed: ## Compare on oversubscribed networks in the lab (needs root; OVERSUBSCRIBEDFLAGS='-parts agree')
+	$(GO) run ./bench/peers oversubscribed $(OVERSUBSCRIBEDFLAGS)
+
+TRANSFERFLAGS ?=
+.PHONY: bench-transfer
+bench-transfer: ## Compare allcast send with UFTP and TCP in the lab (needs root and uftp; TRANSFERFLAGS='-parts fast')
+	$(GO) run ./bench/transfer $(TRANSFERFLAGS)
 
 SCALEFLAGS ?=
 .PHONY: bench-scale

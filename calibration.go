@@ -42,18 +42,19 @@ func candidates(kind wire.CallKind, size int) (list []choice) {
 		if size > 2 {
 			list = append(list, choice{engine.Multicast, 2})
 		}
-		list = append(list, choice{engine.Multicast, size})
+		if size <= maxThorough { // with more ranks, 1/size is little
+			list = append(list, choice{engine.Multicast, size})
+		}
 	case wire.ReduceScatter, wire.Allreduce:
 		list = []choice{{algo: settings.AlgorithmAuto}, {algo: engine.Inc}} // auto: without aggregators, by the cost model
 	}
-	if size > maxThorough {
+	if size > maxThorough && kind == wire.Broadcast {
 		list = list[:2]
 	}
 	return list
 }
 
-// maxThorough is the number of ranks up to which all choices are measured, and not only the most likely two. With more
-// ranks one chain is nearly as good as many.
+// maxThorough is the number of ranks up to which all choices are measured, and not only the most likely ones.
 const maxThorough = 16
 
 // point is a measured time.
@@ -67,11 +68,12 @@ type series struct {
 	choices []choice
 	points  [][]point // by choice, with growing sizes
 	step    int64     // size above which a multicast begins with a barrier
-	gain    float64   // ratio of the times of one chain and of all ranks sending at once, if the network bounds them
+	size    int       // number of ranks
+	gain    float64   // ratio of the times of one chain and of a chain per rank, if the network bounds them
 }
 
 func newSeries(kind wire.CallKind, size int) *series {
-	s := &series{choices: candidates(kind, size), gain: min(float64(size)/float64(size-1), maxGain)}
+	s := &series{choices: candidates(kind, size), size: size, gain: min(float64(size)/float64(size-1), maxGain)}
 	s.points = make([][]point, len(s.choices))
 	return s
 }
@@ -145,7 +147,7 @@ func (s *series) fastest(bytes int64) (best int) {
 }
 
 // fastestMulticast returns the index of the fastest multicast, or -1. Above the largest size, where times cannot be
-// compared, all ranks send at once if that may pay off there.
+// compared, a chain per rank is taken if it may pay off there.
 func (s *series) fastestMulticast(bytes int64) (best int) {
 	best = -1
 	for i, c := range s.choices {
@@ -155,7 +157,7 @@ func (s *series) fastestMulticast(bytes int64) (best int) {
 		at, margin := bytes, 1.0
 		if best >= 0 && bytes >= s.last(i) {
 			at = s.last(i)
-			if s.bounded(best) && i == len(s.choices)-1 {
+			if s.bounded(best) && c.chains == s.size {
 				margin = s.gain
 			}
 		}

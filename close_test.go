@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +33,42 @@ func TestCloseWithin(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Any rank closes a communicator on which the others multicast, with and without a barrier. They learn that at once,
+// for all numbers of ranks.
+func TestMulticastAfterClose(t *testing.T) {
+	const eager, large = 100, 50_000
+	quiet := allcast.Options{Timeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+	for size := 2; size <= 6; size++ {
+		allcasttest.Run(t, size, quiet, func(ctx context.Context, c *allcast.Comm) error {
+			for closer := range size {
+				for _, bytes := range []int{eager, large} {
+					if err := multicastWithout(ctx, c, closer, bytes); err != nil {
+						return fmt.Errorf("rank %d of %d, %d bytes: %w", c.Rank(), size, bytes, err)
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// multicastWithout lets one rank close a communicator, and the others start an Allgather on it.
+func multicastWithout(ctx context.Context, c *allcast.Comm, closer, bytes int) error {
+	sub, err := c.Dup(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Rank() == closer {
+		return errors.Join(sub.Close(), c.Barrier(ctx))
+	}
+	err = calltest.Allgather(ctx, sub, 1, bytes, "mcast")
+	var failed *allcast.RankError
+	if !errors.Is(err, allcast.ErrClosed) || !errors.As(err, &failed) || failed.Rank != closer {
+		return fmt.Errorf("got %w, want an error that says that rank %d has closed the communicator", err, closer)
+	}
+	return errors.Join(sub.Close(), c.Barrier(ctx))
 }
 
 // CloseWithin waits for ranks that still work, and its limit is no failure.

@@ -30,7 +30,7 @@ func WithChains(n int) CallOption { return func(c *callOptions) { c.Chains = n }
 // nearby.
 func WithChainsByRack() CallOption { return func(c *callOptions) { c.Racks = true } }
 
-// WithSubgroups spreads the operation over n of the Options.Subgroups multicast groups (default 1).
+// WithSubgroups spreads the operation over n of the Options.Subgroups multicast groups (default: all).
 func WithSubgroups(n int) CallOption { return func(c *callOptions) { c.Subgroups = n } }
 
 // WithChunk sets the payload of a datagram in bytes. Values above the limit of the network are clamped.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,18 +42,28 @@ type job struct {
 	server   *observe.Server // server for "allcast inspect" and metrics
 }
 
+// warnUnknown warns of misspelt variables once per process.
+var warnUnknown sync.Once
+
 func (j *job) log() *slog.Logger { return j.Settings.Logger }
 
 // Join connects this process to the other ranks of the job and returns the communicator of all ranks. All
 // ranks call it. It fails on all ranks if one is missing or has incompatible options.
 func Join(ctx context.Context, o Options) (*Comm, error) {
-	env := settings.Process
+	env, hooked := settings.Process, false
 	if e := joinhook.From(ctx).Env; e != nil {
-		env = e
+		env, hooked = e, true
 	}
 	s, err := o.resolve(env)
 	if err != nil {
 		return nil, err
+	}
+	if !hooked && s.LocalRank <= 0 { // the other ranks of this machine have the same variables
+		warnUnknown.Do(func() {
+			for _, w := range settings.UnknownVariables(os.Environ()) {
+				s.Logger.Warn(w)
+			}
+		})
 	}
 	metrics, err := listenMetrics(&s.Metrics)
 	if err != nil {

@@ -11,20 +11,26 @@ import (
 	"github.com/allcast/allcast/store"
 )
 
-// Version is the version of the software and the protocol. All ranks of a job must run the same version.
-const Version = "0.9.0"
+// Version is the version of the software. Ranks of one job may have different versions if their Protocol is the same.
+const Version = "0.10.0"
+
+// Protocol is the number of the protocol between ranks, which must be the same on all ranks of a job. It changes with
+// the wire format, and with every result that ranks compute independently and must agree on, such as plans of
+// algorithms and the choices of auto.
+const Protocol = 10
 
 // Options configure [Join]. The zero value takes all settings from the environment. Fields set here override
 // the environment.
 //
-// Rank, size and address come from the variables of torchrun, Open MPI, PMI or Slurm. The rest comes
+// Rank, size and address come from the variables of torchrun, Open MPI, PMI, PMIx, Slurm, Kubeflow or Kubernetes.
+// The rest comes
 // from ALLCAST_KEY, ALLCAST_KEY_FILE, ALLCAST_IFNAME, ALLCAST_FABRIC, ALLCAST_DEVICE, ALLCAST_GROUPS,
 // ALLCAST_COMM_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_AGGREGATORS,
 // ALLCAST_SITE_KEY_FILE, ALLCAST_DATAPATH, ALLCAST_HOOK, ALLCAST_RECEIVE_CORES, ALLCAST_TIMEOUT, ALLCAST_TUNING,
 // ALLCAST_CALIBRATE and ALLCAST_DEBUG.
 // ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER control how users can observe the process.
-// ALLCAST_FAULT injects faults for tests. The files docs/settings.md and docs/operations.md of the source
-// describe all of them.
+// ALLCAST_MPI and ALLCAST_MPI_THRESHOLD count for MPI programs only. ALLCAST_FAULT injects faults for tests. The files
+// docs/settings.md and docs/operations.md of the source describe all of them.
 type Options struct {
 	// Rank, Size and Addr (host:port of rank 0) describe the job. They are ignored if Size is 0.
 	Rank, Size int
@@ -98,12 +104,12 @@ type Options struct {
 	// WithTimeout limits single calls.
 	Deadline time.Duration
 
-	// Subgroups is the number of multicast groups to open (default 1). Operations may spread over as many
-	// trees and receive workers.
+	// Subgroups is the number of multicast groups to open. Operations spread over as many trees and receive
+	// workers. The default is the number of Groups, or 1 if there are none.
 	Subgroups int
 
 	// Groups are the multicast groups to use, at least one per subgroup. Set them if the network forwards only
-	// some groups. By default they are derived from the key of the job.
+	// some groups, or if each spine has a tree. By default they are derived from the key of the job.
 	Groups []netip.AddrPort
 
 	// CommGroups are the addresses from which communicators of Split, Subset and Shrink take multicast groups
@@ -189,7 +195,7 @@ func optionError(err error) error { return fmt.Errorf("allcast: %w: %w", ErrOpti
 func (o *Options) resolve(env settings.Env) (settings.Settings, error) {
 	s, err := settings.Resolve(settings.Settings{
 		Job:     settings.Job{Rank: o.Rank, Size: o.Size, Addr: o.Addr, Version: Version},
-		Meeting: settings.Meeting{Store: o.Store, Attempt: o.Attempt},
+		Meeting: settings.Meeting{Store: o.Store, Attempt: o.Attempt, Protocol: Protocol},
 		Network: settings.Network{
 			Interface: o.Interface, Fabric: o.Fabric, Device: o.Device, Rack: o.Rack,
 			Subgroups: o.Subgroups, Groups: o.Groups, CommGroups: o.CommGroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP,

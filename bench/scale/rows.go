@@ -185,7 +185,7 @@ func inNetwork() *row {
 		}{{"", "", c.wanted}, {", loss 1%", " --loss 1%", 1.3}} {
 			at := c.network + loss.name + ", "
 			m := inLab(at+"{algo}", c.network+" --rate 200mbit --inc"+loss.flag,
-				"allgather+reduce-scatter --algo mcast+inc,ring+ring -b 1M -n 5 -w 2")
+				"allgather+reduce-scatter --algo mcast+inc,ring+ring -b 1M -n 3 -w 1")
 			m.read = readAggregated
 			r.runs = append(r.runs, m)
 			r.figures = append(r.figures,

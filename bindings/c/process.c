@@ -53,22 +53,28 @@ static void after_fork(void) {
 	}
 }
 
-/* Runs before the Go runtime starts, because constructors with a priority come first. The thread of the runtime
- * inherits the mask, and the runtime gives it to all its threads. Signals for the program are thus delivered to the
- * program's own threads: a handler without SA_ONSTACK would overflow the small stack of a goroutine. */
-__attribute__((constructor(101))) static void before_go(void) {
-	for (size_t i = 0; i < GO_SIGNALS; i++) {
-		sigaction(go_signals[i], NULL, &before[i]);
-	}
+/* Sets the mask that threads of the library inherit, and returns the one before. Signals for the program are thus
+ * delivered to the program's own threads: a handler without SA_ONSTACK would overflow the small stack of a goroutine. */
+static sigset_t block_signals(void) {
 	/* Faults, the preemption of Go, and profilers, which time all threads. SIGPIPE is blocked, so that a program that
 	 * resets it does not die when a thread of the runtime writes to a connection that another rank has closed. */
 	static const int unblocked[] = {SIGBUS, SIGFPE, SIGSEGV, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGURG, SIGPROF};
-	sigset_t mask;
+	sigset_t mask, old;
 	sigfillset(&mask);
 	for (size_t i = 0; i < sizeof(unblocked) / sizeof(unblocked[0]); i++) {
 		sigdelset(&mask, unblocked[i]);
 	}
-	pthread_sigmask(SIG_SETMASK, &mask, &loader_mask);
+	pthread_sigmask(SIG_SETMASK, &mask, &old);
+	return old;
+}
+
+/* Runs before the Go runtime starts, because constructors with a priority come first. The thread of the runtime
+ * inherits the mask, and the runtime gives it to all its threads. */
+__attribute__((constructor(101))) static void before_go(void) {
+	for (size_t i = 0; i < GO_SIGNALS; i++) {
+		sigaction(go_signals[i], NULL, &before[i]);
+	}
+	loader_mask = block_signals();
 }
 
 /* Runs after the Go runtime has started its thread and installed its handlers. */
@@ -112,9 +118,24 @@ void use_alternate_stacks(void) {
 
 static pid_t owner;
 
+static void *leave(void *unused) {
+	goExit();
+	return unused;
+}
+
+/* Leaves all jobs on a new thread. The exiting thread may have lost its alternate stack for signals since it first
+ * called the library: Python's faulthandler removes its own before the process exits. A signal would then end the
+ * process, because the Go runtime handles none on the stack of a goroutine. */
 static void at_exit(void) {
-	if (!is_forked() && getpid() == owner) { /* a child of vfork or clone runs no handlers of fork */
-		goExit();
+	if (is_forked() || getpid() != owner) { /* a child of vfork or clone runs no handlers of fork */
+		return;
+	}
+	pthread_t thread;
+	sigset_t mask = block_signals();
+	bool started = pthread_create(&thread, NULL, leave, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	if (started) {
+		pthread_join(thread, NULL);
 	}
 }
 

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/cmd/allcast/internal/clitest"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"allcast": main}) }
@@ -19,6 +24,8 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"allcast": ma
 //
 //	exits STATUS PROGRAM ARGUMENT...  run a program, which must end with this exit status
 //	usage TEXT ARGUMENT...            run allcast, which must report a usage error that contains the text
+//	documented SECTION ARGUMENT...    run allcast --json, which must print what this section of docs/json.md says;
+//	                                  several sections, separated by "|", for several kinds of objects
 //	says FILE TEXT                    the file, or stdout or stderr, must contain the text; ! says for the opposite
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -35,8 +42,9 @@ func TestScripts(t *testing.T) {
 				}
 				exits(ts, args[0], args[1], args[2:]...)
 			},
-			"usage": usage,
-			"says":  says,
+			"documented": documented,
+			"usage":      usage,
+			"says":       says,
 		},
 		RequireExplicitExec: true,
 	})
@@ -68,12 +76,61 @@ func usage(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+func documented(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: documented SECTION ARGUMENT...")
+	}
+	exits(ts, "0", "allcast", append(args[1:], "--json")...)
+	seen := map[string]bool{}
+	for line := range strings.Lines(ts.ReadFile("stdout")) {
+		var object map[string]any
+		ts.Check(json.Unmarshal([]byte(line), &object))
+		var errs []error
+		for name := range strings.SplitSeq(args[0], "|") {
+			err := clitest.CheckDocumented(name, object)
+			if err == nil {
+				seen[name], errs = true, nil
+				break
+			}
+			errs = append(errs, err)
+		}
+		ts.Check(errors.Join(errs...))
+	}
+	for name := range strings.SplitSeq(args[0], "|") {
+		if !seen[name] {
+			ts.Fatalf("no object of section %q", name)
+		}
+	}
+}
+
 func says(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: [!] says FILE TEXT")
 	}
 	if strings.Contains(ts.ReadFile(args[0]), args[1]) == neg {
 		ts.Fatalf("%s contains %q: %t", args[0], args[1], neg)
+	}
+}
+
+// A test checks the objects of every section of docs/json.md.
+func TestSections(t *testing.T) {
+	text, err := os.ReadFile("testdata/script/json.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := string(text)
+	elsewhere := []string{ // tests of the subcommands' packages
+		"lab", "inspect", "inspect: silent", "inspect: diagnosis", "aggregator: listening", "aggregator: stopped",
+	}
+	sections, err := clitest.Sections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range sections {
+		quoted := regexp.MustCompile(`(?m)^documented (?:'(?:[^']*\|)?)?` + regexp.QuoteMeta(name) + `['| ]`)
+		if !quoted.MatchString(script) && !slices.Contains(elsewhere, name) {
+			t.Errorf("no test compares the section %q of docs/json.md with real output", name)
+		}
 	}
 }
 

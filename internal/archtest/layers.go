@@ -30,14 +30,14 @@ var Layers = []Layer{
 		Packages: []string{"cmd/allcast/...", "bindings/...", "examples/..."},
 	},
 	{
-		Name: "paper", About: "the paper's claims and their reproduction",
+		Name: "paper", About: "the paper's claims and their reproduction, and what a network would gain",
 		Except:   []string{"engine", "fabrics"},
-		Packages: []string{"internal/paper/..."},
+		Packages: []string{"internal/paper/...", "internal/plan"},
 	},
 	{
 		Name: "library", About: "what people import",
 		Except:   []string{"networks"},
-		Packages: []string{".", "allcasttest"},
+		Packages: []string{".", "allcasttest", "transfer"},
 	},
 	{
 		Name: "networks", About: "simulated networks and the lab",
@@ -52,7 +52,7 @@ var Layers = []Layer{
 	{
 		Name: "models", About: "models of cost and traffic",
 		Except:   []string{"fabrics"},
-		Packages: []string{"internal/model/..."},
+		Packages: []string{"internal/model/...", "internal/background"},
 	},
 	{
 		Name: "settings", About: "one validated value, and starting ranks with it",
@@ -73,8 +73,8 @@ var Layers = []Layer{
 	{
 		Name: "base", About: "packages that know nothing about collectives",
 		Packages: []string{
-			"internal/inherit", "internal/pcap", "internal/reduce", "internal/seal", "internal/testenv", "internal/units",
-			"store",
+			"internal/figure", "internal/inherit", "internal/pcap", "internal/reduce", "internal/seal", "internal/testenv",
+			"internal/units", "store",
 		},
 	},
 	{

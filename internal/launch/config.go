@@ -1,5 +1,9 @@
-// Package launch runs a program once per rank on this machine. It tells each process its rank, copies its
-// output line by line, ends all processes when one fails, and leaves none behind.
+// Package launch runs a program once per rank, on this machine (Run) or on several (RunHosts). It tells each process
+// its rank, copies its output line by line, ends all processes when one fails, and leaves none behind.
+//
+// On several machines, RunHosts starts one agent per machine through ssh. An agent runs the ranks of its machine by
+// Run. The job, with its key and its environment, reaches the agent on standard input, so that no command line shows
+// the key. An agent whose connection breaks ends its ranks.
 package launch
 
 import (
@@ -27,6 +31,12 @@ type Config struct {
 	Dir     string   // working directory; "" for that of this process
 	Procs   int      // lower bound of GOMAXPROCS, which is a rank's share of the processors unless Env sets it
 
+	// Part describes the job of which these ranks are a part; nil if they are all.
+	Part *Part
+
+	// KeepGoing lets the other ranks go on when one fails.
+	KeepGoing bool
+
 	// Stdout and Stderr get whole lines, by one Write per line. The Writes never overlap.
 	Stdout, Stderr io.Writer
 	// Prefix returns the start of every line of a rank; nil for "[rank] ".
@@ -36,7 +46,8 @@ type Config struct {
 	Signals <-chan os.Signal
 	// Started is called with the process of each rank, once it runs; may be nil.
 	Started func(rank, pid int)
-	// Failed is called with the failure that ends the job, before the other ranks end; may be nil.
+	// Failed is called with the failure that ends the job, before the other ranks end, or with every failure if
+	// KeepGoing; may be nil.
 	Failed func(*RankError)
 
 	// Notice is how long the other ranks may take to report the first failure and to end by themselves; 0
@@ -44,6 +55,13 @@ type Config struct {
 	Notice time.Duration
 	// Grace is how long a rank has between SIGTERM and SIGKILL; 0 for three seconds.
 	Grace time.Duration
+}
+
+// A Part is the place of some ranks in a larger job.
+type Part struct {
+	First, Size int    // the first rank, and the number of ranks of the whole job
+	Addr        string // host:port at which rank 0 will listen
+	Key         []byte
 }
 
 func (c *Config) complete() error {

@@ -66,15 +66,19 @@ func (j *job) run(ctx context.Context, env func(rank int) []string) error {
 	exits := make(chan *RankError, j.cfg.Ranks)
 	var failed error
 	for n := range j.cfg.Ranks {
-		r, err := j.start(n, env(n))
+		rank := n
+		if j.cfg.Part != nil {
+			rank += j.cfg.Part.First
+		}
+		r, err := j.start(rank, env(n))
 		if err != nil {
-			failed = &StartError{Rank: n, Err: err}
+			failed = &StartError{Rank: rank, Err: err}
 			j.advance(finished)
 			break
 		}
 		j.ranks = append(j.ranks, r)
 		if j.cfg.Started != nil {
-			j.cfg.Started(n, r.cmd.Process.Pid)
+			j.cfg.Started(rank, r.cmd.Process.Pid)
 		}
 		go func() { exits <- r.wait() }()
 	}
@@ -105,14 +109,16 @@ func (j *job) run(ctx context.Context, env func(rank int) []string) error {
 }
 
 func (j *job) exited(e *RankError) {
-	if e == nil || j.first != nil || j.ended {
+	if e == nil || j.ended || j.first != nil && !j.cfg.KeepGoing {
 		return
 	}
-	j.first = e
+	if j.first == nil {
+		j.first = e
+	}
 	if j.cfg.Failed != nil {
 		j.cfg.Failed(e)
 	}
-	if j.stage == running {
+	if j.stage == running && !j.cfg.KeepGoing {
 		j.advance(noticed)
 	}
 }
@@ -145,6 +151,9 @@ func (j *job) forward(s os.Signal) {
 			j.advance(asked)
 		}
 	case syscall.SIGTSTP:
+		if j.cfg.Part != nil { // the signal came from another process, whose next message this process has to read
+			return
+		}
 		// The signal is caught, so this process has to stop itself.
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/allcast/allcast/internal/inherit"
@@ -25,8 +26,12 @@ type seeker struct {
 	cancel context.CancelFunc
 	found  chan finding // gets one finding
 
-	limit  time.Duration // of the next attempt to connect to an entry of the store
-	failed int           // consecutive errors of the store
+	limit   time.Duration // of the next attempt to connect to an entry of the store
+	failed  int           // consecutive errors of the store
+	unnamed int           // consecutive failures to resolve the parent's name
+
+	mu   sync.Mutex
+	last error // of the last attempt
 
 	// offer returns what follows the hello; nil for nothing. Its argument is this rank's address on the connection.
 	offer func(local netip.Addr) []byte
@@ -73,12 +78,36 @@ func (s *seeker) run(ctx context.Context, wait time.Duration) finding {
 		switch {
 		case err == nil:
 			return finding{leaf: l}
-		case errors.Is(err, ErrKey), s.failed >= maxStoreErrors:
+		case errors.Is(err, ErrKey), s.failed >= maxStoreErrors, s.nameless(err):
 			return finding{err: err}
 		case last == nil || ctx.Err() == nil:
 			last = err
+			s.mu.Lock()
+			s.last = err
+			s.mu.Unlock()
 		}
 	}
+}
+
+// lastError returns the error of the last attempt, while the search goes on.
+func (s *seeker) lastError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// maxUnnamed limits consecutive failures of name servers. A name that does not exist needs only one.
+const maxUnnamed = 3
+
+// nameless reports whether the name of the parent's machine cannot be resolved, and waiting will not help.
+func (s *seeker) nameless(err error) bool {
+	dns, ok := errors.AsType[*net.DNSError](err)
+	if !ok || s.cfg.LateNames {
+		s.unnamed = 0
+		return false
+	}
+	s.unnamed++
+	return dns.IsNotFound || s.unnamed >= maxUnnamed
 }
 
 // attempt connects to the parent and says hello.
@@ -158,7 +187,9 @@ func (s *seeker) greet(ctx context.Context, conn net.Conn, id incarnation) (net.
 		return nil, false, err
 	}
 	sealed := l.wrap(conn)
-	h := hello{rank: s.cfg.Rank, size: s.cfg.Size, version: s.cfg.Version, program: s.cfg.Program}
+	h := hello{
+		rank: s.cfg.Rank, size: s.cfg.Size, protocol: s.cfg.Protocol, version: s.cfg.Version, program: s.cfg.Program,
+	}
 	first := h.frame()
 	if s.offer != nil {
 		first = append(first, s.offer(addrOf(conn.LocalAddr()))...)

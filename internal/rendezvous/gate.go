@@ -182,9 +182,9 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 	return a, conn.SetDeadline(time.Time{})
 }
 
-// offers reports whether an offer follows the hello. A process of another version or job may send none.
+// offers reports whether an offer follows the hello. A process of another protocol or job may send none.
 func (g *gate) offers(h *hello) bool {
-	return g.cfg.Rank == 0 && h.version == g.cfg.Version && h.size == g.cfg.Size && g.cfg.passesOn(h.rank)
+	return g.cfg.Rank == 0 && h.protocol == g.cfg.Protocol && h.size == g.cfg.Size && g.cfg.passesOn(h.rank)
 }
 
 // count notes a connection that did not become an arrival. It reports whether rank 0 should know.

@@ -15,8 +15,10 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte, fold func([
 	blobs := make([][]byte, h.size)
 	given := make([]bool, h.size)
 	blobs[0], given[0] = blob, true
+	remind := newReminder()
+	defer remind.stop()
 	for have := 1; have < h.size; {
-		ev, err := h.next(ctx)
+		ev, err := h.next(ctx, remind, given)
 		switch {
 		case errors.Is(err, ErrClosed):
 			return nil, fmt.Errorf("rendezvous: %w", err)
@@ -51,16 +53,21 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte, fold func([
 }
 
 // next returns the next event, until ctx ends or the session closes. Events that have arrived come first, so
-// that no rank that gave its blob in time counts as late.
-func (h *hub) next(ctx context.Context) (event, error) {
+// that no rank that gave its blob in time counts as late. It warns of ranks that have not given theirs.
+func (h *hub) next(ctx context.Context, remind *reminder, given []bool) (event, error) {
 	var err error
-	select {
-	case ev := <-h.events:
-		return ev, nil
-	case <-h.done:
-		return event{}, ErrClosed
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+	for err == nil {
+		select {
+		case ev := <-h.events:
+			return ev, nil
+		case <-h.done:
+			return event{}, ErrClosed
+		case <-remind.C:
+			remind.next()
+			h.log.Warn("joining: all ranks came, but some do not go on: missing: " + rankList(withoutBlob(given)))
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
 	select {
 	case ev := <-h.events:
@@ -68,6 +75,16 @@ func (h *hub) next(ctx context.Context) (event, error) {
 	default:
 		return event{}, err
 	}
+}
+
+// withoutBlob lists the ranks that have not given a blob.
+func withoutBlob(given []bool) (ranks []int) {
+	for rank, ok := range given {
+		if !ok {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
 }
 
 // take returns the blob of an event, or a verdict if the event has none.

@@ -97,6 +97,9 @@ func (g *gathering) gather(ctx context.Context) (*Session, error) {
 			}
 		case <-ctx.Done():
 			return nil, g.cancelled(ctx)
+		case <-g.cfg.remind.C:
+			g.cfg.remind.next()
+			g.warn()
 		case <-g.cfg.expired:
 			v = g.expired(ctx)
 		}
@@ -108,6 +111,19 @@ func (g *gathering) gather(ctx context.Context) (*Session, error) {
 			return nil, v.err()
 		}
 	}
+}
+
+// warn says that this rank has not reached its parent. Once it has, rank 0 knows which ranks are missing, and says so.
+func (g *gathering) warn() {
+	if g.up != nil || g.seeker == nil {
+		return
+	}
+	why := "no answer yet"
+	if err := g.seeker.lastError(); err != nil {
+		why = err.Error()
+	}
+	g.cfg.Logger.Warn(fmt.Sprintf("joining: rank %d has tried for %v to reach rank %d at %s: %s", g.cfg.Rank,
+		forPeople(time.Since(g.start)), g.parent(), g.where(), why))
 }
 
 // arrive admits a child and tells the parent. Rank 0 decides whether the child can be in the job.

@@ -54,7 +54,7 @@ func (w *world) config(rank, size int) Config {
 	// The timeout never expires. Tests that need a timeout set a shorter one.
 	return Config{
 		Job:      settings.Job{Rank: rank, Size: size, Addr: w.addr, Version: "v1"},
-		Meeting:  settings.Meeting{Store: w.store, Attempt: w.attempt},
+		Meeting:  settings.Meeting{Store: w.store, Attempt: w.attempt, Protocol: 7},
 		Liveness: settings.Liveness{JoinTimeout: time.Minute},
 		Local:    loopback,
 		tree:     w.shape,

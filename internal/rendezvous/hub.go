@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -40,6 +41,7 @@ type hub struct {
 	peers   []*peer // by rank; nil for ranks that are not connected
 	extra   []*peer // processes that cannot be in the job, but get the verdict
 	events  chan event
+	log     *slog.Logger
 
 	adopting sync.Mutex // protects peers and done of a hub that adopts
 
@@ -55,7 +57,7 @@ func newHub(cfg Config) *hub {
 	}
 	return &hub{
 		size: cfg.Size, tree: cfg.tree, results: cfg.results, grace: cfg.grace, peers: make([]*peer, cfg.Size),
-		events: make(chan event, queue), done: make(chan struct{}),
+		events: make(chan event, queue), done: make(chan struct{}), log: cfg.Logger,
 	}
 }
 

@@ -41,6 +41,7 @@ package rendezvous
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"time"
@@ -69,6 +70,14 @@ type Config struct {
 	// of this rank. Join closes it.
 	Listener net.Listener
 
+	// Logger gets warnings while ranks are missing.
+	Logger *slog.Logger
+
+	// LateNames says that the name of rank 0's machine may appear only while the job starts, as in Kubernetes. Otherwise
+	// a name that does not exist ends Join.
+	LateNames bool
+
+	remind  *reminder        // when to warn; set by Join unless a test has set it
 	meter   *meter           // set by Join
 	tree    tree             // of the connections; Join replaces 0 by byEight, or without a store by star
 	results tree             // by which results of exchanges reach all ranks; set by Join
@@ -94,6 +103,13 @@ func Join(ctx context.Context, cfg Config) (*Session, error) {
 	err := context.Cause(ctx)
 	if cfg.Listener != nil && (err != nil || cfg.Rank != 0 && cfg.Store == nil || cfg.Size == 1) {
 		_ = cfg.Listener.Close()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.remind == nil {
+		cfg.remind = newReminder()
+		defer cfg.remind.stop()
 	}
 	if cfg.expired == nil {
 		timer := time.NewTimer(cfg.JoinTimeout)

@@ -151,7 +151,11 @@ func TestConflicts(t *testing.T) {
 		ranks []int
 		set   func(*Config) // of an additional process that calls itself rank 2
 	}{
-		{"version", ErrVersion, `runs "v2", rank 0 runs "v1"`, []int{0, 2}, func(c *Config) { c.Version = "v2" }},
+		{
+			"protocol", ErrVersion, "speaks protocol 8 (version v1), rank 0 speaks protocol 7 (version v1)",
+			[]int{0, 2},
+			func(c *Config) { c.Protocol = 8 },
+		},
 		{"program", ErrProgram, `runs "b", rank 0 runs "a"`, []int{0, 2}, func(c *Config) { c.Program = "b" }},
 		{"size", ErrSize, "says 5 ranks, rank 0 says 4", []int{0, 2}, func(c *Config) { c.Size = 5 }},
 	} {
@@ -281,4 +285,26 @@ func TestCancelJoin(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Ranks of different versions meet if they speak the same protocol. A rank of a version before protocol numbers does
+// not, and the error names its version.
+func TestVersions(t *testing.T) {
+	w := newWorld(t, 2)
+	odd := w.config(1, 2)
+	odd.Version = "v2"
+	for i, j := range w.join(w.root, odd) {
+		if j.err != nil {
+			t.Errorf("process %d: %v", i, j.err)
+		}
+	}
+	w = newWorld(t, 2)
+	odd = w.config(1, 2)
+	odd.Version, odd.Protocol = "0.9.0", 0
+	const want = "speaks protocol 0 (version 0.9.0), rank 0 speaks protocol 7 (version v1)"
+	for i, j := range w.join(w.root, odd) {
+		if !blames(j.err, ErrVersion, 0, 1) || !strings.Contains(j.err.Error(), want) {
+			t.Errorf("process %d: %v", i, j.err)
+		}
+	}
 }

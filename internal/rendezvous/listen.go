@@ -31,7 +31,14 @@ func open(ctx context.Context, cfg Config) (listeners []net.Listener, note strin
 	if err != nil {
 		return nil, "", err
 	}
-	addrs := resolve(ctx, host)
+	addrs, err := resolve(ctx, host)
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound && !cfg.LateNames {
+		return nil, "", fmt.Errorf("rendezvous: rank 0 cannot resolve the name of its own machine: %w; "+
+			"set MASTER_ADDR to a name or an address of rank 0's machine that all machines know", err)
+	}
+	if err != nil {
+		note = fmt.Sprintf("rank 0 cannot resolve %s: %v", host, err)
+	}
 	// Debian maps a machine's own name to 127.0.1.1, which other machines cannot reach.
 	if !isLoopbackName(host) && slices.ContainsFunc(addrs, netip.Addr.IsLoopback) {
 		addrs = nil
@@ -73,18 +80,18 @@ func isLoopbackName(host string) bool {
 		host == "ip6-localhost"
 }
 
-func resolve(ctx context.Context, host string) []netip.Addr {
+func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return nil // ranks that cannot resolve the name either report it
+		return nil, err
 	}
 	for i, a := range found {
 		found[i] = a.Unmap()
 	}
 	slices.SortFunc(found, netip.Addr.Compare)
-	return slices.Compact(found)
+	return slices.Compact(found), nil
 }
 
 // listen retries briefly while the address is in use, because a rank that dials a local port on which no

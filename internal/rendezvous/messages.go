@@ -5,22 +5,29 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 const seedSize = 32
 
 // hello is a rank's view of the job. Its encoding never changes, because ranks of different versions detect
-// each other by it.
+// each other by it. Versions up to 0.9.0 have no protocol number, which is 0 here.
 type hello struct {
 	rank, size       int
+	protocol         int
 	version, program string
 }
 
 func (h hello) frame() []byte {
-	b := newFrame(frameHello, 10+len(h.version)+len(h.program))
+	version := h.version
+	if h.protocol != 0 {
+		version = fmt.Sprintf("%d/%s", h.protocol, h.version)
+	}
+	b := newFrame(frameHello, 10+len(version)+len(h.program))
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.rank))
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.size))
-	b = append(append(b, byte(len(h.version))), h.version...)
+	b = append(append(b, byte(len(version))), version...)
 	return append(append(b, byte(len(h.program))), h.program...)
 }
 
@@ -46,6 +53,11 @@ func decodeHello(p []byte) (hello, error) {
 	}
 	if len(p) != 0 {
 		return hello{}, bad
+	}
+	if number, version, ok := strings.Cut(h.version, "/"); ok {
+		if n, err := strconv.Atoi(number); err == nil && n > 0 && strconv.Itoa(n) == number {
+			h.protocol, h.version = n, version
+		}
 	}
 	return h, nil
 }

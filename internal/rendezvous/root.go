@@ -74,6 +74,10 @@ func (r *root) gather(ctx context.Context) *verdict {
 			if v := r.handle(ev); v != nil {
 				return v
 			}
+		case <-r.cfg.remind.C:
+			r.cfg.remind.next()
+			v := r.missing(fmt.Sprintf("rank 0 has waited %v", forPeople(time.Since(r.start))))
+			r.cfg.Logger.Warn("joining: " + v.text)
 		case <-r.cfg.expired:
 			return r.missing(fmt.Sprintf("rank 0 waited %v", forPeople(r.cfg.JoinTimeout)))
 		case <-ctx.Done():
@@ -153,6 +157,11 @@ func (r *root) saw(a arrival) {
 	}
 }
 
+// protocolName describes what a rank speaks.
+func protocolName(protocol int, version string) string {
+	return fmt.Sprintf("protocol %d (version %s)", protocol, version)
+}
+
 func (r *root) check(a arrival) *verdict {
 	h, from := a.hello, a.addr
 	conflict := func(kind error, ranks []int, format string, args ...any) *verdict {
@@ -160,9 +169,10 @@ func (r *root) check(a arrival) *verdict {
 	}
 	both := []int{0, h.rank}
 	switch {
-	case h.version != r.cfg.Version:
-		return conflict(ErrVersion, both, "rank %d at %v runs %q, rank 0 runs %q",
-			h.rank, from, h.version, r.cfg.Version)
+	case h.protocol != r.cfg.Protocol:
+		return conflict(ErrVersion, both, "rank %d at %v speaks %s, rank 0 speaks %s; "+
+			"install versions with the same protocol number on all hosts (see allcast version)",
+			h.rank, from, protocolName(h.protocol, h.version), protocolName(r.cfg.Protocol, r.cfg.Version))
 	case h.program != r.cfg.Program && h.program != "" && r.cfg.Program != "":
 		return conflict(ErrProgram, both, "rank %d at %v runs %q, rank 0 runs %q",
 			h.rank, from, h.program, r.cfg.Program)

@@ -113,7 +113,7 @@ func TestTreeConflicts(t *testing.T) {
 			want string
 			set  func(*Config)
 		}{
-			{"version", ErrVersion, `runs "v2", rank 0 runs "v1"`, func(c *Config) { c.Version = "v2" }},
+			{"protocol", ErrVersion, "protocol 8 (version v1), rank 0 speaks protocol 7", func(c *Config) { c.Protocol = 8 }},
 			{"program", ErrProgram, `runs "b", rank 0 runs "a"`, func(c *Config) { c.Program = "b" }},
 			{"size", ErrSize, "says 10 ranks, rank 0 says 9", func(c *Config) { c.Size = 10 }},
 			{"secure", ErrSecure, "ALLCAST_SECURE", func(c *Config) { c.Secure = true }},

@@ -34,10 +34,10 @@ func FuzzDecode(f *testing.F) {
 	someEntry := newEntry(netip.MustParseAddrPort("[fe80::1%eth0]:20000"))
 	v := verdict{kind: ErrTimeout, keys: true, size: size, ranks: []int{1, 2}, text: "two ranks"}
 	for _, b := range [][]byte{
-		hello{1, size, "v1", "p"}.frame(), welcomeFrame([seedSize]byte{1}, entry{}),
+		hello{1, size, 7, "v1", "p"}.frame(), welcomeFrame([seedSize]byte{1}, entry{}),
 		welcomeFrame([seedSize]byte{2}, someEntry), offerFrame(someEntry), v.frame(), leaveFrame(leftDeadline),
 		relayFrame(2, frame{frameLeave, []byte{1}}), relayFrame(2, textFrame(frameLost, "gone")),
-		relayFrame(2, arrival{addr: "127.0.0.1:9", hello: hello{2, size, "v1", "p"}, secure: true}.frame()),
+		relayFrame(2, arrival{addr: "127.0.0.1:9", hello: hello{2, size, 7, "v1", "p"}, secure: true}.frame()),
 		blobFrame(7, []byte("blob")), resultFrame(7, joinBlobs([][]byte{{1}, nil, {2, 3}})), []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		f.Add(b)

@@ -1,11 +1,11 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"net"
 	"net/netip"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -20,6 +20,9 @@ const (
 	// Variables of torchrun which show that MASTER_PORT is in use.
 	torchRunID      = "TORCHELASTIC_RUN_ID"
 	torchAgentStore = "TORCHELASTIC_USE_AGENT_STORE"
+
+	// torchRestarts counts how often torchrun has started the job again.
+	torchRestarts = "TORCHELASTIC_RESTART_COUNT"
 )
 
 // rootAddress returns the address of rank 0's rendezvous.
@@ -29,6 +32,9 @@ func rootAddress(v *reader, j Job) (string, error) {
 		return "", err
 	}
 	port := v.optional(masterPort, 1, 65535)
+	if port < 0 {
+		port = v.optional(nodeMasterPort, 1, 65535)
+	}
 	if v.err != nil {
 		return "", v.err
 	}
@@ -45,13 +51,18 @@ func rootAddress(v *reader, j Job) (string, error) {
 }
 
 func rootHost(v *reader, j Job) (string, error) {
-	if host, ok := v.env(masterAddr); ok {
+	for _, name := range []string{masterAddr, nodeMasterAddr} {
+		host, ok := v.env(name)
+		if !ok {
+			continue
+		}
 		bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 		if _, err := netip.ParseAddr(bare); err == nil {
 			return bare, nil
 		}
 		if !hostname.MatchString(host) {
-			return "", fmt.Errorf("MASTER_ADDR=%q: want a host name or an address; the port belongs in MASTER_PORT", host)
+			return "", fmt.Errorf("%s=%q: want a host name or an address; the port belongs in %s", name, host,
+				strings.Replace(name, "ADDR", "PORT", 1))
 		}
 		return host, nil
 	}
@@ -65,8 +76,79 @@ func rootHost(v *reader, j Job) (string, error) {
 		}
 		return host, nil
 	}
-	return "", errors.New("MASTER_ADDR is not set, and not all ranks are known to be on this machine; " +
-		"set MASTER_ADDR to the name or address of rank 0's machine, the same on all ranks")
+	if host := batchHost(v); host != "" {
+		return host, nil
+	}
+	if j.Launcher == openMPI.name {
+		return mpirunHost(v, j)
+	}
+	return "", noAddress(j, "")
+}
+
+// batchHost is the first host that a batch system other than Slurm names, on which its launchers start rank 0; "" if
+// there is none.
+func batchHost(v *reader) string {
+	list := v.first("LSB_HOSTS", "LSB_MCPU_HOSTS")
+	if path := v.first("PBS_NODEFILE"); list == "" && path != "" {
+		b, _ := os.ReadFile(path) // PBS has the file on some machines only
+		list = string(b)
+	}
+	if f := strings.Fields(list); len(f) > 0 && hostname.MatchString(f[0]) {
+		return f[0]
+	}
+	return ""
+}
+
+// mpirunHost is the machine of Open MPI's mpirun, if rank 0 runs there. Open MPI does not name rank 0's machine.
+// Usually it is that of mpirun, and only rank 0 can tell whether it is. If it is not, rank 0 says so, and mpirun ends
+// the job.
+func mpirunHost(v *reader, j Job) (string, error) {
+	const mpirun, daemon = "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_orte_local_daemon_uri"
+	uri := v.first(mpirun)
+	if own := v.first(daemon); j.Rank == 0 && own != uri {
+		return "", noAddress(j, "rank 0 is not on the machine of mpirun, and ")
+	}
+	var found []string
+	for part := range strings.SplitSeq(uri, ";") {
+		list, ok := strings.CutPrefix(part, "tcp://")
+		if !ok {
+			continue
+		}
+		list, _, _ = strings.Cut(list, ":")
+		for text := range strings.SplitSeq(list, ",") {
+			if a, err := netip.ParseAddr(text); err == nil && !a.IsLoopback() {
+				found = append(found, a.String())
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", noAddress(j, "")
+	case 1:
+		return found[0], nil
+	}
+	// Some of them may be those of bridges, which other machines have too.
+	return "", noAddress(j, "mpirun's machine has the addresses "+strings.Join(found, ", ")+", and ")
+}
+
+// noAddress says what to export. why ends in a conjunction.
+func noAddress(j Job, why string) error {
+	host, where := "HOST", ", where HOST is rank 0's machine"
+	if name, err := os.Hostname(); j.Rank == 0 && err == nil && hostname.MatchString(name) {
+		host, where = name, ""
+	}
+	export := "export MASTER_ADDR=" + host + " on all ranks"
+	switch j.Launcher {
+	case openMPI.name:
+		export = "mpirun -x MASTER_ADDR=" + host + " ..."
+	case pmi.name:
+		export = "mpiexec -genv MASTER_ADDR " + host + " ..."
+	case kubernetes.name, torchNode.name:
+		export = "set MASTER_ADDR in the pod template to the name of the first pod, such as JOB-0.SERVICE"
+		where = ""
+	}
+	return fmt.Errorf("%sMASTER_ADDR is not set, and not all ranks are known to be on this machine: %s%s", why, export,
+		where)
 }
 
 // hostname accepts underscores, because names of containers have them.

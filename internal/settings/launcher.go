@@ -23,25 +23,35 @@ var (
 		"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
 		"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
 	}
-	pmi   = launcher{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}
+	pmi = launcher{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}
+	// PMIx tells the number of ranks only to programs that link it.
+	pmix  = launcher{"PMIx", "PMIX_RANK", torchrun.size, "", ""}
 	slurm = launcher{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""}
+	// A container that is meant to start torchrun, which reads these variables, and starts one rank itself.
+	torchNode = launcher{"Kubeflow", "PET_NODE_RANK", "PET_NNODES", "", ""}
+	// An indexed Job of Kubernetes. No variable has the number of its pods.
+	kubernetes = launcher{"Kubernetes", "JOB_COMPLETION_INDEX", torchrun.size, "", ""}
 
-	launchers = []launcher{torchrun, openMPI, pmi, slurm} // in order of precedence
+	launchers = []launcher{torchrun, openMPI, pmi, pmix, slurm, torchNode, kubernetes} // in order of precedence
 )
 
-// Variables of torchrun that every launcher honours.
+// Variables of torchrun that every launcher honours, and their names for a container that is meant to start torchrun.
 const (
 	masterAddr = "MASTER_ADDR"
 	masterPort = "MASTER_PORT"
+
+	nodeMasterAddr = "PET_MASTER_ADDR"
+	nodeMasterPort = "PET_MASTER_PORT"
 )
 
-// FromLauncher identifies this process by the variables of torchrun, Open MPI, PMI or Slurm, in that
-// order. found is false where no launcher set any. An error names the variable and says what to set.
+// FromLauncher identifies this process by the variables of torchrun, Open MPI, PMI, PMIx, Slurm, Kubeflow or
+// Kubernetes, in that order. found is false where no launcher set any. An error names the variable and says what to
+// set.
 //
 // MASTER_ADDR and MASTER_PORT are honoured with every launcher. Without them:
 //
-//   - The address is 127.0.0.1 where all ranks are on this machine, and otherwise the first host of the
-//     Slurm job.
+//   - The address is 127.0.0.1 where all ranks are on this machine. Otherwise it is the first host that the
+//     launcher or the batch system names.
 //   - The port follows from the job's identity, so that jobs on one machine do not meet. It is 29400
 //     where the launcher, such as MPICH's, gives no identity.
 //
@@ -64,12 +74,18 @@ func fromLauncher(env Env, address bool) (j Job, found bool, err error) {
 			return Job{}, true, fmt.Errorf("the local rank %d is not below the number of local ranks %d (%s)",
 				j.LocalRank, j.LocalSize, j.Launcher)
 		}
+		if err := l.countsRanks(&v, j); err != nil {
+			return Job{}, true, err
+		}
 		if address {
 			if j.Addr, err = rootAddress(&v, j); err != nil {
 				return Job{}, true, err
 			}
 		}
 		return j, true, nil
+	}
+	if v.has(torchRunID) {
+		return Job{}, true, errors.New(torchRunID + " is set, but RANK is not; torchrun sets both: pass its variables on")
 	}
 	if v.has(torchrun.size) {
 		return Job{}, true, errors.New("WORLD_SIZE is set, but RANK is not; set RANK to this process's number, from 0")
@@ -100,7 +116,10 @@ func (j Job) Environ(base []string, key []byte) []string {
 // 0 where there is none.
 func localRank(env Env) (int, error) {
 	for _, l := range launchers {
-		value := env.Get(l.localRank)
+		value := ""
+		if l.localRank != "" {
+			value = env.Get(l.localRank)
+		}
 		if value == "" {
 			continue
 		}
@@ -116,6 +135,9 @@ func localRank(env Env) (int, error) {
 // LocalSize is the number of ranks on this machine, by any launcher's variables; 0 where none tells it.
 func LocalSize(env Env) int {
 	for _, l := range launchers {
+		if l.localSize == "" {
+			continue
+		}
 		if n, err := strconv.Atoi(env.Get(l.localSize)); err == nil && n > 0 {
 			return n
 		}
@@ -164,6 +186,9 @@ func (v *reader) required(name, other string, lowest, highest int) int {
 
 // optional reads a variable's number, which is -1 if the variable is not set.
 func (v *reader) optional(name string, lowest, highest int) int {
+	if name == "" {
+		return -1
+	}
 	s, ok := v.env(name)
 	if !ok {
 		return -1
@@ -184,6 +209,11 @@ func (l launcher) present(v *reader) bool {
 		return v.has(l.rank)
 	case slurm:
 		return inSlurmStep(v)
+	case pmix:
+		// srun's own PMIx has all variables of Slurm.
+		return v.has(l.rank) && !strings.HasPrefix(v.first("PMIX_NAMESPACE"), "slurm.pmix.")
+	case torchNode, kubernetes:
+		return v.has(l.rank)
 	}
 	return v.has(l.rank) || v.has(l.size)
 }
@@ -191,6 +221,9 @@ func (l launcher) present(v *reader) bool {
 func (l launcher) job(v *reader) Job {
 	if l == slurm && v.has(slurmStepSize) { // srun may start fewer tasks than the job has
 		l.size = slurmStepSize
+	}
+	if !v.has(l.size) && l.advice() != "" {
+		v.fail("%s is set, but %s is not; %s", l.rank, l.size, l.advice())
 	}
 	j := Job{
 		Launcher:  l.name,
@@ -200,10 +233,13 @@ func (l launcher) job(v *reader) Job {
 		LocalSize: v.optional(l.localSize, 1, MaxSize),
 	}
 	if j.Rank >= j.Size {
-		v.fail("%s=%d is not below %s=%d", l.rank, j.Rank, l.size, j.Size)
+		v.fail("%s=%d is not below %s=%d%s", l.rank, j.Rank, l.size, j.Size, l.hint())
 	}
 	if j.LocalSize > j.Size {
-		v.fail("%s=%d is above %s=%d", l.localSize, j.LocalSize, l.size, j.Size)
+		v.fail("%s=%d is above %s=%d%s", l.localSize, j.LocalSize, l.size, j.Size, l.hint())
+	}
+	if j.LocalSize < 0 && j.LocalRank >= j.Size {
+		v.fail("%s=%d is not below %s=%d%s", l.localRank, j.LocalRank, l.size, j.Size, l.hint())
 	}
 	if l.name == slurm.name {
 		j.LocalSize = slurmLocalSize(v, j.Size)

@@ -50,6 +50,9 @@ func (s *Settings) identify(env Env) (err error) {
 		}
 		job.Version = s.Version
 		s.Job = job
+		if n, err := strconv.Atoi(env.Get(torchRestarts)); err == nil && n > 0 && s.Attempt == 0 {
+			s.Attempt = n
+		}
 	} else {
 		s.LocalRank, s.LocalSize = -1, -1
 	}
@@ -89,7 +92,7 @@ func (s *Settings) setDefaults() {
 	if s.Datapath != Host {
 		s.Hook = cmp.Or(s.Hook, Hooks[0])
 	}
-	s.Subgroups = cmp.Or(s.Subgroups, 1)
+	s.Subgroups = cmp.Or(s.Subgroups, min(len(s.Groups), MaxSubgroups), 1)
 	s.Timeout = cmp.Or(s.Timeout, 10*time.Second)
 	s.JoinTimeout = cmp.Or(s.JoinTimeout, time.Minute)
 	if s.Logger == nil {

@@ -41,22 +41,23 @@ type Job struct {
 	LocalRank, LocalSize int    // among the ranks of this machine; -1 if unknown
 	Addr                 string // host:port of rank 0's rendezvous; "" if there is a Store
 	Launcher             string // source of rank and size, such as "Slurm"; "" if the caller set them
-	Version              string // of software and protocol; the same on all ranks
+	Version              string // of the software, for people
 }
 
-// Meeting says where ranks find each other if they have no address of rank 0.
+// Meeting says where ranks find each other if they have no address of rank 0, and what they must have in common.
 type Meeting struct {
-	Store   store.Store // nil to meet at Addr
-	Attempt int         // part of the keys in the store
+	Store    store.Store // nil to meet at Addr
+	Attempt  int         // part of the keys in the store
+	Protocol int         // number of the protocol; the same on all ranks
 }
 
 // Network selects and configures the network.
 type Network struct {
-	Interface     string // name, or ^name for any other; "" for the one towards rank 0
-	Fabric        string // IP or Verbs
-	Device        string // verbs: "name:port", or several, separated by commas, that ranks take in turn
-	Rack          string // of this rank
-	Subgroups     int
+	Interface     string           // name, or ^name for any other; "" for the one towards rank 0
+	Fabric        string           // IP or Verbs
+	Device        string           // verbs: "name:port", or several, separated by commas, that ranks take in turn
+	Rack          string           // of this rank
+	Subgroups     int              // 0: one per group of Groups, or else 1
 	Groups        []netip.AddrPort // at least one per subgroup; nil to derive them from the job's secret
 	CommGroups    netip.Prefix     // addresses of communicators' groups; zero: none with Groups, else derived
 	Chunk         int              // 0 for the largest that fits
@@ -137,7 +138,7 @@ const (
 	MaxSize      = 1 << 15 // ranks of a job; the rendezvous frames all their blobs with a 32-bit length
 	MaxSubgroups = 64      // each takes sockets of every process
 	maxRack      = 256     // bytes of a rack's name, which all ranks exchange
-	maxVersion   = 255     // bytes
+	maxVersion   = 200     // bytes; with the protocol number, at most 255
 	minKey       = 16      // bytes
 )
 

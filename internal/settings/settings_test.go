@@ -103,7 +103,7 @@ func TestPrecedence(t *testing.T) {
 	want := Settings{
 		Job: Job{Size: 1, LocalRank: 2, LocalSize: -1},
 		Network: Network{
-			Interface: "eth1", Fabric: IP, Device: "mlx5_0", Rack: "leaf1", Subgroups: 1,
+			Interface: "eth1", Fabric: IP, Device: "mlx5_0", Rack: "leaf1", Subgroups: 2, // as many as groups
 			Fault: fault.Spec{Drop: 0.01, Seed: 7},
 		},
 		Protection: Protection{Key: key, Secure: true, Integrity: true},

@@ -25,7 +25,7 @@ type Variable struct {
 	Example string
 
 	// read stores a value, unless an option has set the field already. The errors say what is expected.
-	// nil for variables that Key and SiteKey read.
+	// nil for variables that Key, SiteKey and bindings/mpi read.
 	read func(s *Settings, value string, env Env) error
 }
 
@@ -71,7 +71,7 @@ var Variables = []Variable{
 	{
 		Name: "ALLCAST_GROUPS", Option: "Groups", Example: "239.1.2.3:5000,239.1.2.4:5001",
 		Default: "derived from the job",
-		Meaning: "multicast groups, one per subgroup; the same on all ranks",
+		Meaning: "multicast groups, one per subgroup and usually one per spine; the same on all ranks",
 		read:    option(func(s *Settings) *[]netip.AddrPort { return &s.Groups }, parseGroups),
 	},
 	{
@@ -181,6 +181,15 @@ var Variables = []Variable{
 			s.Logger = newLogger(level, s.Version)
 			return nil
 		},
+	},
+	{
+		Name: "ALLCAST_MPI", Example: "stats", Default: "none",
+		Meaning: "for MPI programs with `liballcast_mpi.so`: `stats` prints a table at `MPI_Finalize`, `eager` joins " +
+			"at `MPI_Init`, `off` passes all calls through; several are separated by commas",
+	},
+	{
+		Name: "ALLCAST_MPI_THRESHOLD", Example: "64K", Default: "`auto`: measured by each communicator",
+		Meaning: "least total bytes of a call of an MPI program that uses multicast",
 	},
 	{
 		Name: "ALLCAST_METRICS", Example: "127.0.0.1:9400", Default: "no server",

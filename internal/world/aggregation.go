@@ -19,9 +19,6 @@ import (
 const (
 	// aggregatorPatience is how long Join waits for the aggregators. The job starts without them after that.
 	aggregatorPatience = 3 * time.Second
-	// aggregatorWindow is the number of chunks of a communicator that this rank wants to have in flight. Aggregators
-	// lower it to what their memory and sockets can take.
-	aggregatorWindow = 2048
 	// wholeElement is the size in bytes that the payloads of aggregators are multiples of: that of the largest element.
 	wholeElement = 8
 )
@@ -99,7 +96,7 @@ func (j *joining) connectAggregators(ctx context.Context, chunk int) error {
 	a.port, err = aggregate.Open(aggregate.PortConfig{
 		Tree: j.Tree, Rank: j.Rank, SiteKey: j.SiteKey, Job: fmt.Sprintf("%016x", j.number("job")),
 		Session: max(1, uint32(j.number("aggregation"))), Secret: mac(j.secret, "allcast aggregation secret"),
-		Local: j.local, Chunk: chunk, Window: aggregatorWindow, Buffer: j.ReceiveBuffer, Logger: j.Logger,
+		Local: j.local, Chunk: chunk, Window: inc.WantedWindow(j.Tree.Size()), Buffer: j.ReceiveBuffer, Logger: j.Logger,
 		Changed: a.relay.changed, Timing: aggregate.Timing{Retry: a.retry},
 	})
 	mine := report{Failed: err != nil}

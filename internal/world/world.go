@@ -64,7 +64,10 @@ func (w *World) Close() error {
 // Join meets the other ranks and starts the engine. s is a result of settings.Resolve. The context may carry
 // hooks of package joinhook.
 func Join(ctx context.Context, s settings.Settings) (*World, error) {
-	cfg := rendezvous.Config{Job: s.Job, Meeting: s.Meeting, Protection: s.Protection, Liveness: s.Liveness}
+	cfg := rendezvous.Config{
+		Job: s.Job, Meeting: s.Meeting, Protection: s.Protection, Liveness: s.Liveness,
+		Logger: s.Logger, LateNames: settings.InKubernetes(settings.Process),
+	}
 	if s.Store != nil {
 		var err error
 		if cfg.Local, err = listenAddr(&s); err != nil {

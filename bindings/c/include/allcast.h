@@ -32,7 +32,8 @@ extern "C" {
 /* Returns the ALLCAST_ABI of the library that is loaded. */
 int allcast_abi(void);
 
-/* Returns the version of the library, such as "1.2.3". All ranks of a job must run the same version. */
+/* Returns the version of the library, such as "1.2.3". Ranks of different versions can join one
+ * job if they speak the same protocol, which "allcast version" shows. */
 const char *allcast_version(void);
 
 /* ---- Errors ---- */

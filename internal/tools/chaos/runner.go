@@ -235,7 +235,7 @@ func (r *runner) launchJob() error {
 	}
 	settings = append(settings, fmt.Sprint("ALLCAST_TIMEOUT=", r.cfg.timeout),
 		fmt.Sprintf("%s=%s %d %d %d %d %d", jobVar, r.cfg.mode, r.cfg.seed, r.number,
-			1+r.rnd.IntN(2), r.cfg.size, r.limit().Nanoseconds()))
+			1+r.rnd.IntN(maxTrees), r.cfg.size, r.limit().Nanoseconds()))
 	r.record("generation %d: %v", r.number, settings)
 	log.Printf("generation %d: %v", r.number, settings)
 	for n := range r.cfg.hosts {

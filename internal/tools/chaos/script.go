@@ -120,7 +120,7 @@ func (s script) rand(call uint64) *rand.Rand {
 func (s script) at(call uint64) step {
 	r := s.rand(call)
 	st := step{
-		on: r.IntN(4), root: r.Uint64(), colors: 1 + r.IntN(3), chains: 1 + r.IntN(4), trees: 1 + r.IntN(2),
+		on: r.IntN(4), root: r.Uint64(), colors: 1 + r.IntN(3), chains: 1 + r.IntN(4), trees: 1 + r.IntN(maxTrees),
 		n: 2 + r.IntN(3), alloc: r.IntN(2) == 0, delay: max(0, r.IntN(8)-3),
 	}
 	if s.mode == modeLoss {

@@ -19,6 +19,9 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
+// maxTrees is the largest number of multicast trees of a job.
+const maxTrees = 2
+
 // site is the environment of the ranks.
 type site struct {
 	lab  *lab.Lab // nil if ranks run on this machine
@@ -38,7 +41,7 @@ func newSite(ctx context.Context, cfg *config) (*site, error) {
 	if cfg.local {
 		return p, nil
 	}
-	network := lab.Config{Name: cfg.name, Topology: fmt.Sprintf("star:%d", cfg.hosts)}
+	network := lab.Config{Name: cfg.name, Topology: fmt.Sprintf("star:%d", cfg.hosts), Groups: maxTrees}
 	if cfg.mode == modeAggregators {
 		network.Topology, network.Inc, network.Loss = fmt.Sprintf("fat-tree:%d,3,2", cfg.hosts), true, 0.005
 	}

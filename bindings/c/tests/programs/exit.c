@@ -1,6 +1,8 @@
-/* Ranks that exit without closing their communicator. The argument says which ranks do. */
+/* Ranks that exit without closing their communicator. The argument says which ranks do, or "stackless": all do, and
+ * their main thread gives up its alternate stack for signals before it exits, while signals of the Go runtime arrive. */
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -20,14 +22,42 @@ static void *wait_forever(void *unused) {
 	}
 }
 
+static char stack[1 << 16];
+static pthread_t main_thread;
+
+static void set_stack(int flags) {
+	stack_t s = {.ss_sp = stack, .ss_size = sizeof(stack), .ss_flags = flags};
+	CHECK(sigaltstack(&s, NULL) == 0);
+}
+
+/* Sends the signal with which the Go runtime preempts its threads. */
+static void *preempt_forever(void *unused) {
+	while (pthread_kill(main_thread, SIGURG) == 0) {
+		sem_post(&started);
+	}
+	return unused;
+}
+
 int main(int argc, char **argv) {
 	CHECK(argc == 2);
+	bool stackless = strcmp(argv[1], "stackless") == 0;
+	if (stackless) {
+		set_stack(0);
+	}
 	comm = join_job();
 	unsigned char mine[1000], all[3000];
 	fill(mine, 1, rank, sizeof(mine));
 	OK(allcast_allgather(comm, mine, all, sizeof(mine), NULL));
 	for (int r = 0; r < size; r++) {
 		CHECK(holds(all + 1000 * r, 1, r, 1000));
+	}
+	if (stackless) {
+		set_stack(SS_DISABLE);
+		pthread_t t;
+		main_thread = pthread_self();
+		CHECK(sem_init(&started, 0, 0) == 0);
+		CHECK(pthread_create(&t, NULL, preempt_forever, NULL) == 0 && sem_wait(&started) == 0);
+		exit(passed());
 	}
 	if (strcmp(argv[1], "all") == 0) {
 		exit(passed());

@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 version: str
-"""Version of the library. All ranks of a job must run the same version."""
+"""Version of the library. Ranks of one job must speak the same protocol (``allcast version``)."""
 __version__: str
 
 

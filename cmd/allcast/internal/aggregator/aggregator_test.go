@@ -55,7 +55,9 @@ func start(t *testing.T, args ...string) *daemon {
 	t.Cleanup(func() { _ = d.cmd.Process.Kill(); _ = d.cmd.Wait() })
 	d.out = bufio.NewReader(out)
 	var first listening
-	if err := json.Unmarshal([]byte(d.line(t)), &first); err != nil || first.Event != "listening" || first.Schema != 1 {
+	line := d.line(t)
+	clitest.CheckLine(t, "aggregator: listening", line)
+	if err := json.Unmarshal([]byte(line), &first); err != nil || first.Event != "listening" || first.Schema != 1 {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	d.addr = first.Addr
@@ -119,6 +121,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	text := get(t, metrics)
+	testenv.Promtool(t, text, "check", "metrics")
 	for _, want := range []string{
 		"allcast_aggregator_jobs 1\n", `allcast_aggregator_job_usable{job="cafe",session="9"} 1`,
 		`allcast_aggregator_connections_total{outcome="attached"} 1`,
@@ -133,7 +136,9 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 		var last stopped
-		err := json.Unmarshal([]byte(d.line(t)), &last)
+		line := d.line(t)
+		clitest.CheckLine(t, "aggregator: stopped", line)
+		err := json.Unmarshal([]byte(line), &last)
 		if err != nil || last.Event != "stopped" || last.State.Addr != d.addr {
 			t.Errorf("%+v, %v", last, err)
 		}

@@ -19,7 +19,7 @@ type Job struct {
 	Subsets       int // number of disjoint sets of ranks that run the operation at once; 0 for 1
 	Chains        int
 	ByRack        bool // one chain per rack
-	Subgroups     int
+	Subgroups     int  // 0: the default of the library
 	Chunk         int
 	InPlace       bool
 	DType         allcast.DataType

@@ -33,7 +33,7 @@ func CreateFile(path, what string) (*File, error) {
 	p.removeOnSignal() // before the file exists, so that no signal can leave it behind
 	if err := p.open(); err != nil {
 		p.ignoreSignals()
-		return nil, err
+		return nil, p.hideTemp(err)
 	}
 	p.buf = bufio.NewWriterSize(p.file, 1<<20)
 	return p, nil
@@ -75,7 +75,18 @@ func (p *File) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("writing %s: %w", p.what, err)
+	return fmt.Errorf("writing %s: %w", p.what, p.hideTemp(err))
+}
+
+// hideTemp replaces the temporary name in an error by the name that the user gave.
+func (p *File) hideTemp(err error) error {
+	if bad, ok := errors.AsType[*fs.PathError](err); ok && bad.Path == p.temp {
+		return &fs.PathError{Op: bad.Op, Path: p.path, Err: bad.Err}
+	}
+	if bad, ok := errors.AsType[*os.LinkError](err); ok {
+		return &fs.PathError{Op: bad.Op, Path: p.path, Err: bad.Err}
+	}
+	return err
 }
 
 // Failed returns the error of the first failed write.

@@ -8,13 +8,29 @@ import (
 	"text/tabwriter"
 )
 
-// PrintJSON writes one object on a line of its own.
+// SchemaVersion is the version of the format of an object that does not carry its own. docs/json.md describes the
+// formats. A new field keeps the version; a field that changes its meaning or disappears raises it.
+const SchemaVersion = 1
+
+// PrintJSON writes one object on a line of its own. It adds the field "schema", unless the object has it.
 func (e *Env) PrintJSON(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
-	return e.Print(string(line) + "\n")
+	return e.Print(string(withSchema(line)) + "\n")
+}
+
+func withSchema(object []byte) []byte {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(object, &fields); err != nil || fields["schema"] != nil {
+		return object
+	}
+	comma := ","
+	if len(fields) == 0 {
+		comma = ""
+	}
+	return fmt.Appendf(object[:len(object)-1:len(object)-1], `%s"schema":%d}`, comma, SchemaVersion)
 }
 
 // PrintResult writes a result as an object or, without --json, as text.

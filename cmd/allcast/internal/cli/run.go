@@ -4,6 +4,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -17,7 +19,8 @@ type Env struct {
 
 // Flags are valid for every subcommand. The command table embeds them.
 type Flags struct {
-	JSON bool `name:"json" help:"Print one JSON object per line on stdout and nothing else there."`
+	JSON    bool        `name:"json" help:"Print one JSON object per line on stdout and nothing else there."`
+	Version versionFlag `name:"version" help:"Print the version."`
 }
 
 func (f *Flags) flags() *Flags { return f }
@@ -39,7 +42,9 @@ func Run(table CommandTable, args []string, stdout, stderr io.Writer) (status in
 			status = int(code)
 		}
 	}()
+	env := &Env{Stdout: stdout, Stderr: stderr, Args: args}
 	parser, err := kong.New(table,
+		kong.Bind(env),
 		kong.Name("allcast"),
 		kong.Description("Collective communication on network multicast: every byte crosses every link once."),
 		kong.Writers(stdout, stderr),
@@ -52,11 +57,37 @@ func Run(table CommandTable, args []string, stdout, stderr io.Writer) (status in
 	if err != nil {
 		panic(fmt.Sprintf("invalid command table: %v", err))
 	}
-	env := &Env{Stdout: stdout, Stderr: stderr, Args: args}
-	ctx, err := parser.Parse(args)
+	if len(args) > 0 && args[0] == completeCommand {
+		return env.exitStatus(env.printCandidates(parser.Model, args[1:]))
+	}
+	ctx, err := parser.Parse(acceptNP(args))
 	if err != nil {
 		return env.exitStatus(parseFailure(err))
 	}
 	env.JSON = table.flags().JSON
+	if err := checkJSON(ctx, table.flags()); err != nil {
+		return env.exitStatus(err)
+	}
 	return env.exitStatus(ctx.Run(env))
+}
+
+// acceptNP replaces -np, as mpirun has it, by -n in the flags of "allcast run". The parser would take it for -n p.
+func acceptNP(args []string) []string {
+	if len(args) == 0 || args[0] != "run" {
+		return args
+	}
+	args = slices.Clone(args)
+	for i := 1; i < len(args) && strings.HasPrefix(args[i], "-") && args[i] != "--"; i++ {
+		switch name, _, hasValue := strings.Cut(args[i], "="); {
+		case name == "-np":
+			args[i] = "-n" + strings.TrimPrefix(args[i], "-np")
+			if !hasValue {
+				i++
+			}
+		case hasValue, name == "--keep-going", name == "--json", name == "--help", name == "-h":
+		default:
+			i++ // its value
+		}
+	}
+	return args
 }

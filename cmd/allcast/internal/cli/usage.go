@@ -7,11 +7,38 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// topologyForms lists what --topology takes. topology.Parse lists the forms too, but it only runs if the flag is given.
-const topologyForms = "star:HOSTS, fat-tree:HOSTS,LEAVES,SPINES, fat-tree3:HOSTS,RADIX"
+// TopologyForms lists what --topology takes. topology.Parse lists the forms too, but it only runs if the flag is given.
+const TopologyForms = "star:HOSTS, fat-tree:HOSTS,LEAVES,SPINES, fat-tree3:HOSTS,RADIX"
 
 // Arguments is implemented by commands with positional arguments: what the command takes at most and needs at least.
 type Arguments interface{ Arguments() (takes, needs string) }
+
+// GivenFlags lists the names of the flags on the command line.
+func GivenFlags(k *kong.Context) (names []string) {
+	for _, p := range k.Path {
+		if p.Flag != nil {
+			names = append(names, p.Flag.Name)
+		}
+	}
+	return names
+}
+
+// NoJSON is implemented by commands that print no result of their own.
+type NoJSON interface{ NoJSON() }
+
+// checkJSON refuses --json where it would have no effect.
+func checkJSON(ctx *kong.Context, f *Flags) error {
+	node := ctx.Selected()
+	if !f.JSON || node == nil || !node.Target.CanAddr() {
+		return nil
+	}
+	if _, ok := node.Target.Addr().Interface().(NoJSON); ok {
+		return &UsageError{
+			Msg: "--json has no effect: " + node.FullPath() + " prints no result of its own", See: node.FullPath() + " --help",
+		}
+	}
+	return nil
+}
 
 // parseFailure turns the parser's error into a usage error that lists the valid names. Kong only suggests similar ones.
 func parseFailure(err error) error {
@@ -35,7 +62,7 @@ func parseFailure(err error) error {
 	case strings.HasPrefix(msg, "expected "):
 		msg = node.FullPath() + " needs " + needs
 	case strings.HasPrefix(msg, "missing flags") && strings.Contains(msg, "--topology"):
-		msg += "; valid: " + topologyForms
+		msg += "; valid: " + TopologyForms
 	}
 	return &UsageError{Msg: msg, See: node.FullPath() + " --help"}
 }

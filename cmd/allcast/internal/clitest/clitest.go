@@ -79,7 +79,8 @@ func Finish(t *testing.T, cmd *exec.Cmd) Outcome {
 	return Outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// Objects parses stdout as JSON lines. Anything else on stdout fails the test.
+// Objects parses stdout as JSON lines. Anything else on stdout fails the test, and so does an object that docs/json.md
+// does not describe.
 func (o Outcome) Objects(t *testing.T) []map[string]any {
 	t.Helper()
 	var all []map[string]any
@@ -87,6 +88,9 @@ func (o Outcome) Objects(t *testing.T) []map[string]any {
 		var v map[string]any
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
 			t.Fatalf("stdout has a line that is not a JSON object: %q: %v", line, err)
+		}
+		if err := CheckDocumented("", v); err != nil {
+			t.Errorf("%s\nis in no section of docs/json.md:\n%v", line, err)
 		}
 		all = append(all, v)
 	}
@@ -231,6 +235,13 @@ func (l Lines) Until(t *testing.T, text string) {
 		}
 	}
 	t.Fatalf("it ended without %q: %v", text, l.s.Err())
+}
+
+// Next skips lines up to one that contains the text, and returns it.
+func (l Lines) Next(t *testing.T, text string) string {
+	t.Helper()
+	l.Until(t, text)
+	return l.s.Text()
 }
 
 // Rest returns all further lines.

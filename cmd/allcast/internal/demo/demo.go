@@ -46,7 +46,7 @@ func (c *Command) Run(e *cli.Env) error {
 	if e.JSON {
 		args = append(args, "--json")
 	}
-	return e.LaunchSelf(c.Ranks, args)
+	return e.LaunchSelfQuietly(c.Ranks, args)
 }
 
 // row is the result of one algorithm.
@@ -116,8 +116,12 @@ func report(e *cli.Env, rows []row, wrong bool) error {
 	if err := e.PrintTable(table(rows)); err != nil {
 		return err
 	}
-	return e.Print(summary + "\n")
+	return e.Print(summary + "\n" + closing + "\n")
 }
+
+// closing says what the reader has seen, and what to do next.
+const closing = `You have seen every rank send its block once, and every byte arrive, because the network copies;
+next, "allcast doctor" checks whether your network can do it, and "allcast perf allgather" measures how fast.`
 
 func table(rows []row) *cli.Table {
 	t := &cli.Table{}

@@ -37,7 +37,7 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"8 processes", "what one rank sends", "ring     0.20      7.00     7.00x", "yes",
-		"\nAllgather at 8 ranks: with ring",
+		"\nAllgather at 8 ranks: with ring", "\nYou have seen",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, out.String())

@@ -12,7 +12,7 @@ import (
 func TestDoctor(t *testing.T) {
 	const key = "00112233445566778899aabbccddeeff"
 	cmd := clitest.Process(t, "doctor", "--json")
-	cmd.Env = append(cmd.Env, "ALLCAST_KEY="+key, "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9999")
+	cmd.Env = append(cmd.Env, "ALLCAST_KEY="+key, "RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9999")
 	o := clitest.Finish(t, cmd)
 	found := map[string]map[string]any{}
 	for _, l := range o.Objects(t) {
@@ -36,7 +36,7 @@ func TestDoctor(t *testing.T) {
 	if o.Status != cli.StatusOK || found["multicast on loopback"]["status"] != statusOK {
 		t.Errorf("status %d: %v", o.Status, found["multicast on loopback"])
 	}
-	if d := found["rank variables"]["detail"].(string); !strings.Contains(d, "rank 1 of 2") {
+	if d := found["rank variables"]["detail"].(string); !strings.Contains(d, "rank 0 of 1") {
 		t.Errorf("rank variables: %s", d)
 	}
 	if strings.Contains(o.Stdout+o.Stderr, key) || found["job key"]["status"] != statusOK {

@@ -2,13 +2,18 @@ package doctor
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/allcast/allcast/internal/settings"
 )
 
 // environmentFindings check the variables that a rank reads. They never show the value of the key.
 func environmentFindings() []finding {
-	return []finding{rankFinding(), keyFinding()}
+	findings := []finding{rankFinding(), keyFinding()}
+	for _, w := range settings.UnknownVariables(os.Environ()) {
+		findings = append(findings, warn("variables", w, "correct its name, or unset it"))
+	}
+	return findings
 }
 
 func rankFinding() finding {

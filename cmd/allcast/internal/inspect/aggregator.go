@@ -95,9 +95,9 @@ func describeAggregator(say func(string, ...any), v *observe.View) {
 		say("  job %s, session %d, %d ranks, for %s: %d of %d children attached, %s", j.Job, j.Session, j.Ranks,
 			observe.Short(j.Age), j.Attached, j.Children, jobState(j))
 		say("    window %d chunks of %d bytes, memory %v; %d contributions, %d duplicates, %d stale, %d without room; "+
-			"%d sums, %d sent again; %d communicators evicted", j.Window, j.Chunk, units.Size(j.Memory),
-			j.Stats.Contributions, j.Stats.Duplicates, j.Stats.Stale, j.Stats.Crowded, j.Stats.Sums, j.Stats.Repeated,
-			j.Stats.Evicted)
+			"%d offered again, %d of them missing; %d sums, %d sent again; %d communicators evicted", j.Window, j.Chunk,
+			units.Size(j.Memory), j.Stats.Contributions, j.Stats.Duplicates, j.Stats.Stale, j.Stats.Crowded, j.Stats.Offers,
+			j.Stats.Wanted, j.Stats.Sums, j.Stats.Repeated, j.Stats.Evicted)
 	}
 	say("")
 }

@@ -21,7 +21,7 @@ import (
 type Command struct {
 	Target  string        `arg:"" optional:"" placeholder:"PID|ADDR"`
 	Job     string        `placeholder:"JOB"`
-	Events  int           `default:"20" help:"Number of last events to show per process, 0 to 1024."`
+	Events  *int          `placeholder:"N" help:"Number of last events to show per process, 0 to 1024 (default 20)."`
 	Timeout time.Duration `default:"2s" help:"How long to wait for an answer."`
 }
 
@@ -55,8 +55,10 @@ func (Command) Arguments() (takes, needs string) { return "one process, and flag
 // Run shows one process, the ranks of a job, or a list of all ranks.
 func (c *Command) Run(e *cli.Env) error {
 	switch {
-	case c.Events < 0 || c.Events > observe.Size:
-		return cli.Usagef("--events %d: want 0 to %d", c.Events, observe.Size)
+	case c.events() < 0 || c.events() > observe.Size:
+		return cli.Usagef("--events %d: want 0 to %d", c.events(), observe.Size)
+	case c.Events != nil && c.Target == "" && c.Job == "":
+		return cli.Usagef("--events has no effect on the list of ranks: name a process, or a job with --job")
 	case c.Timeout <= 0:
 		return cli.Usagef("--timeout %v: want more than 0", c.Timeout)
 	case c.Target != "" && c.Job != "":
@@ -74,6 +76,14 @@ func (c *Command) Run(e *cli.Env) error {
 		return c.runAddr(e, addr)
 	}
 	return cli.Usagef("%q: want a process's number, HOST:PORT or unix:PATH", c.Target)
+}
+
+// events is the number of events to show per process.
+func (c *Command) events() int {
+	if c.Events == nil {
+		return 20
+	}
+	return *c.Events
 }
 
 // look asks all processes in parallel, so that the timeout passes only once.
@@ -123,7 +133,7 @@ func (c *Command) runJob(e *cli.Env) error {
 	if len(sockets) == 0 {
 		return fmt.Errorf("no rank of job %s on this machine", c.Job)
 	}
-	views := c.look(sockets, c.Events)
+	views := c.look(sockets, c.events())
 	return show(e, views, views)
 }
 
@@ -139,7 +149,7 @@ func (c *Command) runPid(e *cli.Env, pid int) error {
 		return fmt.Errorf("process %d is not a rank that can be inspected: it has not joined a job, has left it, "+
 			"belongs to another user, or has ALLCAST_INSPECT=off", pid)
 	}
-	views := c.look(all, c.Events)
+	views := c.look(all, c.events())
 	mine := slices.DeleteFunc(slices.Clone(views), func(v observe.View) bool { return v.Pid != pid })
 	return cmp.Or(show(e, mine, views), silent(mine))
 }
@@ -147,7 +157,7 @@ func (c *Command) runPid(e *cli.Env, pid int) error {
 func (c *Command) runAddr(e *cli.Env, addr observe.Addr) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
-	s, err := observe.Ask(ctx, addr, c.Events)
+	s, err := observe.Ask(ctx, addr, c.events())
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Target, err)
 	}

@@ -49,7 +49,7 @@ func (c *Command) job(op *bench.Operation, ranks int) (*job, error) {
 	j := &job{
 		Job: bench.Job{
 			Op: op.Name, OSU: c.OSU, Check: c.Check == 1, Root: value(c.Root, 0),
-			ByRack: value(c.ChainBy, "") == "rack", Subgroups: min(value(c.Subgroups, 1), maxSubgroups),
+			ByRack: value(c.ChainBy, "") == "rack", Subgroups: min(value(c.Subgroups, 0), maxSubgroups),
 			Chunk: int(value(c.Chunk, 0)), InPlace: c.InPlace, Overlap: c.Overlap, Subsets: c.Subsets, Buffers: 1,
 		},
 		fabricFlags: c.fabricFlags, algos: algos, sizes: []int64{0}, both: c.Both, meaning: op.Size,

@@ -83,7 +83,8 @@ func (Command) FlagHelp() map[string]string {
 			"Reduce-Scatter). Values above what the operation can use are clamped.",
 		"chain-by": "rank: as many chains of neighbouring ranks as --chains says; rack: one chain per rack, by " +
 			"ALLCAST_RACK (default rank).",
-		"subgroups": "Multicast groups (default 1). Values above what the operation can use are clamped.",
+		"subgroups": "Multicast groups (default: all of ALLCAST_GROUPS, or 1). Values above what the operation can use " +
+			"are clamped.",
 		"chunk": "Payload of a datagram (default: the largest that fits the network). A larger chunk is sent as several " +
 			"packets with one header: less work, but one lost packet loses the whole chunk.",
 		"dtype": "Element type of a reduction: f32, f64, f16, bf16, i8 to i64, u8 to u64, bool (default f32).",
@@ -236,8 +237,10 @@ func (c *Command) Run(e *cli.Env) error {
 	if err := checkRaw(job.raw); err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
-	err = e.LaunchSelf(ranks, e.Args)
+	watched, done := showProgress(e, job)
+	err = watched.LaunchSelf(ranks, e.Args)
+	done()
 	return cmp.Or(signalled(ctx, err), err)
 }

@@ -226,7 +226,8 @@ func TestSizes(t *testing.T) {
 		want     string
 	}{
 		{"", "", 4, "[4096 16384 65536 262144 1048576]"},
-		{"5000", "", 2, "[5000]"},
+		{"5000", "", 2, "error"}, // only -e makes -f mean something
+		{"5000", "5000", 2, "[5000]"},
 		{"", "1K", 2, "[1024]"},
 		{"", "10K", 2, "[4096 8192]"},
 		{"0", "10", 3, "[0 1 3 9]"},
@@ -248,10 +249,13 @@ func TestSizes(t *testing.T) {
 				}
 			}
 		}
-		got := "error"
+		var list []int64
 		if err == nil {
-			list, _ := cmd.sizes()
-			got = fmt.Sprint(list)
+			list, err = cmd.sizes()
+		}
+		got := fmt.Sprint(list)
+		if err != nil {
+			got = "error"
 		}
 		if got != c.want {
 			t.Errorf("-b %s -e %s -f %d: %s, want %s", c.from, c.to, c.factor, got, c.want)

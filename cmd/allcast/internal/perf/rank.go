@@ -29,7 +29,7 @@ func runRank(e *cli.Env, rank int, job *job) error {
 	if job.Overlap && runtime.GOMAXPROCS(0) == 1 {
 		runtime.GOMAXPROCS(2) // one thread computes, another one must serve the network
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	var wrong int64
 	err := bench.Run(ctx, allcast.Options{

@@ -20,6 +20,9 @@ func (c *sizeFlags) sizes() ([]int64, error) {
 	if c.Min != nil {
 		first = int64(*c.Min)
 		if c.Max == nil {
+			if c.Factor != nil {
+				return nil, cli.Usagef("-f %d has no effect on one size: give the largest size with -e", *c.Factor)
+			}
 			last = first
 		}
 	}
