@@ -20,15 +20,8 @@ SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
 # A suite is a package. The tests of SUITES_DATAPATH work on any datapath. internal/e2e/secure is not
 # among them, because the kernel can neither decrypt nor verify checksums. Neither is internal/e2e/offload,
-# because its tests choose the datapath themselves. The tests of SUITES_PLAIN are longer, or measure
-# something, without the race detector.
+# because its tests choose the datapath themselves.
 SUITES_DATAPATH := . ./internal/e2e/observe
-SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/offload ./internal/e2e/secure ./internal/engine/... ./internal/paper
-
-# These packages start no goroutine (internal/archtest checks that), so the race detector could find nothing
-# there. It watches them where other packages run them concurrently.
-SUITES_SERIAL   := ./internal/sim ./internal/node ./internal/inc ./internal/p2p ./internal/agree ./internal/topology ./internal/model \
-                   ./internal/model/dpa
 
 # Packages with code for the build tag verbs.
 VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast/...
@@ -104,13 +97,23 @@ mpi-one:
 	$(MPICC) $(MPI_CFLAGS) $(MPI_FLAGS) -fvisibility=default -shared -Wl,--as-needed -o $(MPI_DIR)/liballcast_mpi.so \
 		bindings/mpi/preload.c -pthread -ldl
 
+GATE      := GOFLAGS='-buildvcs=false -trimpath' $(GO) run ./internal/tools/gate
+GATEFLAGS ?=
+
 .PHONY: test
-test: ## Run all tests, with the race detector (needs gcc) where goroutines run; then SUITES_PLAIN without it
-	$(GO) test -race -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SUITES_SERIAL))")
-	$(GO) test -timeout 20m $(TESTFLAGS) $(SUITES_SERIAL) $(SUITES_PLAIN)
+test: ## Test what users rely on, in a few minutes (needs only Go; GATEFLAGS='-only pure' runs one stage)
+	@$(GATE) test $(GATEFLAGS)
+
+.PHONY: check
+check: ## Run the checks that every change must pass (needs gcc; CHECK=all: also those whose inputs have not changed)
+	@$(GATE) check $(GATEFLAGS)
+
+.PHONY: soak
+soak: ## Explore for hours: new seeds, race detector everywhere, fuzzing, chaos, mutants (needs root; CHAOSTIME=10m)
+	@$(GATE) soak $(GATEFLAGS)
 
 .PHONY: test-c
-test-c: ## Test the C library with C programs under AddressSanitizer (needs gcc; `make test` runs these tests too)
+test-c: ## Test the C library with C programs under AddressSanitizer (needs gcc)
 	$(GO) test -count 1 -timeout 20m $(TESTFLAGS) ./bindings/c/...
 
 # MPI_CALLS=10000 makes the random program longer.

@@ -4,10 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -16,37 +14,18 @@ import (
 // goroutines and channels need no import.
 var sansIO = []string{"wire", "step", "place", "mcast", "node", "p2p", "inc", "agree", "fabric/session"}
 
+// serial are further packages without goroutines, which therefore need no race detector.
+var serial = []string{"sim", "topology", "model", "model/dpa"}
+
 func TestSansIOHasNoGoroutines(t *testing.T) {
 	all := func(string) bool { return false }
-	for _, name := range slices.Concat(sansIO, serialSuites(t)) {
+	for _, name := range slices.Concat(sansIO, serial) {
 		eachSource(t, filepath.Join("..", name), all, func(files *token.FileSet, file *ast.File) {
 			for at, what := range concurrency(file) {
 				t.Errorf("%s: %s: threads belong to the engine", files.Position(at), what)
 			}
 		})
 	}
-}
-
-// serialSuites returns the packages that make test runs without the race detector only.
-func serialSuites(t *testing.T) []string {
-	t.Helper()
-	text, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, found := strings.Cut(string(text), "\nSUITES_SERIAL")
-	list, _, ended := strings.Cut(strings.ReplaceAll(list, "\\\n", " "), "\n")
-	if !found || !ended {
-		t.Fatal("the Makefile does not define SUITES_SERIAL")
-	}
-	var names []string
-	for _, field := range strings.Fields(list)[1:] {
-		names = append(names, strings.TrimPrefix(field, "./internal/"))
-	}
-	if !slices.Contains(names, "sim") {
-		t.Fatalf("SUITES_SERIAL lacks the simulator: %q", names)
-	}
-	return names
 }
 
 // concurrency finds everything in a file that starts or waits for a goroutine.
