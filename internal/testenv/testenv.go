@@ -40,10 +40,29 @@ func NeedVar(t testing.TB, name, why string) {
 	}
 }
 
-// Soon polls until a condition holds, for at most 20 s. It is for state of other processes and of the
+// soakVar makes tests run that wait for timeouts, or that try more than one run of the tests has time for.
+const soakVar = "ALLCAST_TEST_SOAK"
+
+// Soak skips a test, unless the environment asks for a long run. It is for tests whose result depends on time, such
+// as those of stopped ranks, which others notice by their silence.
+func Soak(t testing.TB, why string) {
+	t.Helper()
+	if !Soaking() {
+		t.Skipf("%s: run by make soak (%s=1)", why, soakVar)
+	}
+}
+
+// Soaking reports whether the environment asks for a long run, which includes tests whose result depends on time.
+func Soaking() bool { return os.Getenv(soakVar) != "" }
+
+// Patience is how long tests wait for what must happen. It only turns a hang into a failure: no test may depend on
+// how fast the machine is.
+const Patience = 30 * time.Second
+
+// Soon polls until a condition holds, for as long as Patience. It is for state of other processes and of the
 // kernel, which does not tell when it changes.
 func Soon(f func() bool) bool {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(Patience); time.Now().Before(end); runtime.Gosched() {
 		if f() {
 			return true
 		}
