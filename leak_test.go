@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/allcasttest"
 	"github.com/allcast/allcast/internal/calltest"
@@ -25,7 +23,7 @@ func descriptors() int {
 }
 
 func TestNoLeaks(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer testenv.NoLeaks(t)
 	use := func() {
 		allcasttest.Run(t, 5, allcast.Options{Subgroups: 2}, func(ctx context.Context, c *allcast.Comm) error {
 			return errors.Join(

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/store"
 )
 
@@ -21,10 +22,7 @@ const token = "s3cret"
 
 func TestMain(m *testing.M) {
 	// Idle connections of http.DefaultClient belong to no test.
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		http.DefaultClient.CloseIdleConnections()
-		os.Exit(code)
-	}), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+	testenv.Main(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/store"
 )
 
@@ -36,7 +35,7 @@ func newWorld(t *testing.T, size int) *world {
 	t.Helper()
 	if !watched[t] { // the check of a second world would find the first
 		watched[t] = true
-		t.Cleanup(func() { goleak.VerifyNone(t) })
+		t.Cleanup(func() { testenv.NoLeaks(t) })
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

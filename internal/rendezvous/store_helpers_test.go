@@ -6,8 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/store"
 )
 
@@ -88,7 +87,7 @@ func newStoreWorld(t *testing.T, size int, shape tree, s store.Store) *world {
 	t.Helper()
 	if !watched[t] {
 		watched[t] = true
-		t.Cleanup(func() { goleak.VerifyNone(t) })
+		t.Cleanup(func() { testenv.NoLeaks(t) })
 	}
 	w := &world{t: t, store: s, shape: shape}
 	w.root = w.config(0, size)

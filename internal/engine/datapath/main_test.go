@@ -3,8 +3,8 @@ package datapath
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // TestMain fails if the tests leave a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -140,7 +139,7 @@ func TestMulticastMalformed(t *testing.T) {
 
 // Opening and closing starts no goroutine, so none is left.
 func TestMulticastLeavesNothing(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer testenv.NoLeaks(t)
 	for range 5 {
 		for _, v := range mcastVariants[:3] {
 			m, err := v.try(mcastLoopback(t, 3, false))
