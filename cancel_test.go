@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/allcasttest"
@@ -83,45 +82,75 @@ func TestCancel(t *testing.T) {
 	}
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
-			allcasttest.Run(t, size, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
-				c, err := world.Dup(ctx)
-				if err != nil {
-					return err
+			// The context ends when all ranks but the absent one are in the call, the second of a new communicator.
+			var inside sync.WaitGroup
+			inside.Add(size - 1)
+			var entered [size]sync.Once
+			hooked := joinhook.With(t.Context(), joinhook.Hooks{Watch: func(rank int, comm uint32, seq uint64, _ string) {
+				if comm > 1 && seq == 1 && rank != absent {
+					entered[rank].Do(inside.Done)
 				}
-				if c.Rank() == absent {
+			}})
+			errs := allcasttest.JoinAll(hooked, make([]allcast.Options, size),
+				func(ctx context.Context, world *allcast.Comm) error {
+					c, err := world.Dup(ctx)
+					if err != nil {
+						return err
+					}
+					if c.Rank() == absent {
+						return shrinkAndUse(ctx, world, c)
+					}
+					buf := make([]byte, 400_000)   // an eager call would complete without the absent rank
+					other, err := c.StartBarrier() // cancelled together with the next call
+					if err != nil {
+						return err
+					}
+					if c.Rank() == canceller {
+						call, cancel := context.WithCancel(ctx)
+						defer cancel()
+						go func() {
+							inside.Wait()
+							cancel()
+						}()
+						ended := expiring{call}
+						err := op(ended, c, buf)
+						if !errors.Is(err, context.DeadlineExceeded) || !abortedBy(err, canceller) {
+							return fmt.Errorf("the context of this rank has ended: %w", err)
+						}
+						if later := op(ctx, c, buf); later != err {
+							return fmt.Errorf("a later call got %w, want %w", later, err)
+						}
+						if later := op(ended, c, buf); later != err {
+							return fmt.Errorf("a later call with the same context got %w, want %w", later, err)
+						}
+						if _, later := c.StartBarrier(); later != err {
+							return fmt.Errorf("a later start got %w, want %w", later, err)
+						}
+					} else if err := cancelled(op(ctx, c, buf), c, canceller); err != nil {
+						return err
+					}
+					if err := other.Wait(ctx); !abortedBy(err, canceller) {
+						return fmt.Errorf("the operation before it: %w", err)
+					}
 					return shrinkAndUse(ctx, world, c)
-				}
-				buf := make([]byte, 400_000)   // an eager call would complete without the absent rank
-				other, err := c.StartBarrier() // cancelled together with the next call
+				})
+			for rank, err := range errs {
 				if err != nil {
-					return err
+					t.Errorf("rank %d: %v", rank, err)
 				}
-				if c.Rank() == canceller {
-					ended, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-					defer cancel()
-					err := op(ended, c, buf)
-					if !errors.Is(err, context.DeadlineExceeded) || !abortedBy(err, canceller) {
-						return fmt.Errorf("the context of this rank has ended: %w", err)
-					}
-					if later := op(ctx, c, buf); later != err {
-						return fmt.Errorf("a later call got %w, want %w", later, err)
-					}
-					if later := op(ended, c, buf); later != err {
-						return fmt.Errorf("a later call with the same context got %w, want %w", later, err)
-					}
-					if _, later := c.StartBarrier(); later != err {
-						return fmt.Errorf("a later start got %w, want %w", later, err)
-					}
-				} else if err := cancelled(op(ctx, c, buf), c, canceller); err != nil {
-					return err
-				}
-				if err := other.Wait(ctx); !abortedBy(err, canceller) {
-					return fmt.Errorf("the operation before it: %w", err)
-				}
-				return shrinkAndUse(ctx, world, c)
-			})
+			}
 		})
 	}
+}
+
+// expiring is a context that says at its end that its deadline has passed.
+type expiring struct{ context.Context }
+
+func (e expiring) Err() error {
+	if e.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // abortedBy reports whether an error names the rank as the one that aborted.

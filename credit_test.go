@@ -1,9 +1,7 @@
 package allcast_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/allcast/allcast"
@@ -13,7 +11,7 @@ import (
 )
 
 // TestSmallSocketBuffers broadcasts far more than the receivers' socket buffers hold, whose size is the
-// default limit of Linux. Credit must keep the root from overrunning them.
+// default limit of Linux. How much credit keeps from being lost, tests of internal/sim count.
 func TestSmallSocketBuffers(t *testing.T) {
 	const size = 8
 	n := testenv.Large(16 << 20)
@@ -24,17 +22,12 @@ func TestSmallSocketBuffers(t *testing.T) {
 			copy(buf, want)
 		}
 		r, err := c.StartBroadcast(buf, 0, allcast.WithAlgorithm("mcast"))
-		if err := calltest.Wait(ctx, r, err, "mcast"); err != nil {
+		if err := calltest.Equal(calltest.Wait(ctx, r, err, "mcast"), buf, want); err != nil {
 			return err
 		}
-		if !bytes.Equal(buf, want) {
-			return errors.New("broadcast by mcast: wrong data")
-		}
 		s := c.Stats()
-		if s.RepairedChunks > r.Info().Chunks/100 {
-			t.Errorf("rank %d: %d of %d chunks repaired, %d dropped, %d late",
-				c.Rank(), s.RepairedChunks, r.Info().Chunks, s.DroppedChunks, s.LateChunks)
-		}
+		t.Logf("rank %d: %d of %d chunks repaired, %d dropped, %d late",
+			c.Rank(), s.RepairedChunks, r.Info().Chunks, s.DroppedChunks, s.LateChunks)
 		return nil
 	})
 }

@@ -13,18 +13,15 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// TestFaults drops, duplicates and reorders datagrams. The data must be correct, and ranks may fetch only
-// a few more chunks than were dropped.
+// TestFaults drops, duplicates and reorders datagrams. The data must be correct. TestNoFetchStorm of internal/sim
+// checks that ranks fetch no more than was dropped: here a rank that does not run for a while takes more for lost.
 func TestFaults(t *testing.T) {
-	for _, tt := range []struct {
-		name, spec string
-		maxRepairs float64 // per dropped chunk
-	}{
-		{"drop and dup", "drop=2%,dup=2%,seed=7", 1.5},
-		{"reorder too", "drop=2%,dup=2%,reorder=10%,seed=7", 3},
+	for name, spec := range map[string]string{
+		"drop and dup": "drop=2%,dup=2%,seed=7",
+		"reorder too":  "drop=2%,dup=2%,reorder=10%,seed=7",
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv("ALLCAST_FAULT", tt.spec)
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("ALLCAST_FAULT", spec)
 			var dropped, repaired atomic.Uint64
 			allcasttest.Run(t, 8, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 				n := testenv.Large(1 << 20)
@@ -40,9 +37,8 @@ func TestFaults(t *testing.T) {
 			})
 			d, r := dropped.Load(), repaired.Load()
 			t.Logf("%d chunks dropped, %d repaired", d, r)
-			if d == 0 || r == 0 || float64(r) > tt.maxRepairs*float64(d) {
-				t.Errorf("%d chunks dropped, %d repaired: want some of both, and at most %g repairs per drop",
-					d, r, tt.maxRepairs)
+			if d == 0 || r == 0 {
+				t.Errorf("%d chunks dropped, %d repaired: want some of both", d, r)
 			}
 		})
 	}

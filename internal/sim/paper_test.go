@@ -196,10 +196,17 @@ func TestEveryShape(t *testing.T) {
 
 // A dropped chunk is repaired once. A chunk that is only late is not requested.
 func TestNoFetchStorm(t *testing.T) {
-	cfg := base(t, "allgather", "fat-tree:16,4,2", 1<<20)
-	cfg.Reorder = 0.3
-	if r := mustVerify(t, cfg); r.RepairedChunks > 0 || r.LateChunks > 0 {
-		t.Errorf("nothing was lost, but %d chunks were repaired and %d were late", r.RepairedChunks, r.LateChunks)
+	for _, f := range []Faults{
+		{Reorder: 0.3},
+		{Loss: 0.02, Duplicate: 0.02},
+		{Loss: 0.02, Duplicate: 0.02, Reorder: 0.1},
+	} {
+		cfg := base(t, "allgather", "fat-tree:16,4,2", 1<<20)
+		cfg.Faults = f
+		r := mustVerify(t, cfg)
+		if (r.DroppedChunks > 0) != (f.Loss > 0) || r.RepairedChunks != r.DroppedChunks || r.LateChunks > 0 {
+			t.Errorf("%+v: %d chunks dropped, %d repaired, %d late", f, r.DroppedChunks, r.RepairedChunks, r.LateChunks)
+		}
 	}
 }
 
