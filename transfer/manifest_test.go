@@ -13,7 +13,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/testenv"
 )
+
+func init() { testenv.Rapid(0) }
 
 // file returns an entry without data.
 func file(path string) entry { return entry{path: path, mode: 0o644} }

@@ -8,14 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/reduce"
 	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 var seeds = flag.Uint64("seeds", 2000, "seeds of TestChaos")
 
-func TestMain(m *testing.M) { clustertest.Main(m, 1000) }
+func TestMain(m *testing.M) {
+	testenv.Rapid(1000)
+	m.Run()
+}
 
 // randomTree returns the text of a tree: some aggregators serve no ranks, some have one child.
 func randomTree(r *rand.Rand, size int) string {

@@ -3,7 +3,10 @@ package mcast
 import (
 	"testing"
 
-	"github.com/allcast/allcast/internal/clustertest"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-func TestMain(m *testing.M) { clustertest.Main(m, 120) }
+func TestMain(m *testing.M) {
+	testenv.Rapid(120)
+	m.Run()
+}

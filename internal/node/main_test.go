@@ -3,7 +3,10 @@ package node
 import (
 	"testing"
 
-	"github.com/allcast/allcast/internal/clustertest"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-func TestMain(m *testing.M) { clustertest.Main(m, 0) }
+func TestMain(m *testing.M) {
+	testenv.Rapid(0)
+	m.Run()
+}

@@ -3,7 +3,10 @@ package p2p_test
 import (
 	"testing"
 
-	"github.com/allcast/allcast/internal/clustertest"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-func TestMain(m *testing.M) { clustertest.Main(m, 300) }
+func TestMain(m *testing.M) {
+	testenv.Rapid(300)
+	m.Run()
+}

@@ -7,4 +7,7 @@ import (
 )
 
 // TestMain fails if the tests leave a goroutine behind.
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.Rapid(0)
+	testenv.Main(m)
+}
