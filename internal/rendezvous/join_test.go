@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/allcast/allcast/internal/settings"
 )
 
 func TestJoin(t *testing.T) {
@@ -140,6 +142,20 @@ func TestMissingByARanksTimeout(t *testing.T) {
 		if !blames(j.err, ErrTimeout, 1, 3) || !strings.Contains(j.err.Error(), "rank 2 gave up waiting") {
 			t.Errorf("rank %d: %v", cfgs[i].Rank, j.err)
 		}
+	}
+}
+
+// A verdict counts that came at the moment at which the rank's own timeout expired.
+func TestVerdictBeforeTimeout(t *testing.T) {
+	ours, parents := net.Pipe()
+	l := newLeaf(&Config{Job: settings.Job{Rank: 1, Size: 3}}, 0, ours, false)
+	missing := verdict{kind: ErrTimeout, ranks: []int{2}, size: 3}
+	if _, err := parents.Write(missing.frame()); err != nil {
+		t.Fatal(err)
+	}
+	<-l.dead // and the connection is closed
+	if v := l.sentence(t.Context(), time.Minute); v == nil || !blames(v.err(), ErrTimeout, 2) {
+		t.Errorf("got %v, want that rank 2 is missing", v)
 	}
 }
 

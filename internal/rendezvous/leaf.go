@@ -101,9 +101,7 @@ func (l *leaf) send(ctx context.Context, f []byte) error { return writeUntil(ctx
 func (l *leaf) sentence(ctx context.Context, grace time.Duration) *verdict {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if l.send(ctx, leaveFrame(leftDeadline)) != nil {
-		return nil
-	}
+	_ = l.send(ctx, leaveFrame(leftDeadline)) // fails if the parent has ended the connection, maybe with a verdict
 	select {
 	case <-l.dead:
 		if l.told {
