@@ -48,7 +48,7 @@ import allcast
 from .devices import CudaDevice, Device
 from .pieces import Done, Plan, Settings, Start, add_call, aligned, shape_of
 from .pinned import Flag, Flags, Pool
-from .works import NO_TIMEOUT, Call, Work, not_ended
+from .works import NO_TIMEOUT, Call, Promise, Work, not_ended
 
 if TYPE_CHECKING:
     from .groups import Group
@@ -359,6 +359,10 @@ class StagedCall:
         """Makes a stream current that is behind the last copy of a concluded operation."""
         return self._device.using(self._to_device)
 
+    def make_current(self) -> None:
+        """Does the same for the rest of a callback."""
+        self.behind().__enter__()
+
     def _can_continue(self, i: int) -> bool:
         return len(self._copied_in) > i or self._error is not None
 
@@ -642,13 +646,16 @@ class StagedWork(Work):
     def get_future(self) -> torch.futures.Future[Any]:
         """Returns a future that is complete when the network has done its part."""
         with self._lock:
-            if self._future is None:
+            if self._promise is None:
                 device = self._device
                 devices = [device] if device is not None and device.type == "cuda" else []
-                self._future = torch.futures.Future(devices=[*devices])
+                # torch runs the callback on a stream of its pool, which others may use, and sets
+                # the stream back afterwards.
+                self._promise = Promise(devices, self.call.make_current)
+            promise = self._promise
         if self.take_future():
             self.publish()
-        return self._future
+        return promise.future
 
 
 def _memory(part: torch.Tensor | None) -> allcast.Memory | None:

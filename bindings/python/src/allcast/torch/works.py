@@ -137,6 +137,45 @@ class Call:
         return None
 
 
+class Promise:
+    """The future of an operation, and the means to complete it.
+
+    Future.set_exception marks only the Python object. Code in C++, such as DDP's reducer, would see
+    success, with the exception as the value. A callback that raises an exception fails the future
+    that `then` has returned in C++ too.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[torch.device] = (),
+        current: Callable[[], object] | None = None,
+    ) -> None:
+        """The result is behind the current stream of `complete`.
+
+        `current` runs in a callback. It has to make a stream current that is behind the result.
+        """
+        self._ended: torch.futures.Future[Any] = torch.futures.Future(devices=[*devices])
+        self._failure: list[BaseException] = []
+        # The callback must not refer to this object: collectors of garbage do not see such a cycle.
+        failure = self._failure
+
+        def outcome(ended: torch.futures.Future[Any]) -> Any:
+            if failure:
+                raise failure[0]
+            if current is not None:
+                current()
+            return ended.value()
+
+        self.future: torch.futures.Future[Any] = self._ended.then(outcome)
+
+    def complete(self, results: list[torch.Tensor], error: BaseException | None) -> None:
+        """Completes the future, which runs the callbacks of the program. They may block."""
+        if error is not None:
+            self._failure.append(error)
+            results = []
+        self._ended.set_result(results)
+
+
 class Work(dist.Work):
     """An operation that has been called. Every method may be called from any thread."""
 
@@ -163,7 +202,7 @@ class Work(dist.Work):
         self._error: BaseException | None = None
         self._source = -1
         self._over: threading.Event | None = None
-        self._future: torch.futures.Future[Any] | None = None
+        self._promise: Promise | None = None
         self._published = False
 
     def begin(self, requests: Sequence[allcast.Request]) -> None:
@@ -225,18 +264,15 @@ class Work(dist.Work):
     def take_future(self) -> bool:
         """Whether the caller has to publish the result to a future. It is true at most once."""
         with self._lock:
-            if self._future is None or self._published:
+            if self._promise is None or self._published:
                 return False
             self._published = True
             return True
 
     def publish(self) -> None:
         """Completes the future, which runs the callbacks of the program. They may block."""
-        assert self._future is not None
-        if self._error is None:
-            self._future.set_result(list(self._results))
-        else:
-            self._future.set_exception(self._error)
+        assert self._promise is not None
+        self._promise.complete(list(self._results), self._error)
 
     def _await(self, limit: float | None) -> None:
         """Waits until the operation has ended."""
@@ -244,7 +280,7 @@ class Work(dist.Work):
             # Without a future, the waiting thread polls the network itself and ends the Work. With
             # one, the completion thread does, so that callbacks do not run in the waiting thread.
             requests = self._requests
-            direct = requests is not None and self._future is None
+            direct = requests is not None and self._promise is None
             if not direct and not self._done:
                 self._over = self._over or threading.Event()
             over = self._over
@@ -270,12 +306,12 @@ class Work(dist.Work):
             self._await(timeout.total_seconds() if timeout > NO_TIMEOUT else None)
         if self._error is not None:
             raise self._error
-        if self._future is not None and not self._future.done():
-            self._future.wait()
+        if self._promise is not None and not self._promise.future.done():
+            self._promise.future.wait()
         return True
 
     def is_completed(self) -> bool:
-        requests = None if self._done or self._future is not None else self._requests
+        requests = None if self._done or self._promise is not None else self._requests
         if requests is not None and all(request.done() for request in requests):
             self.settle()
         return self._done
@@ -301,19 +337,19 @@ class Work(dist.Work):
     def get_future(self) -> torch.futures.Future[Any]:
         """A future with the results."""
         with self._lock:
-            if self._future is not None:
-                return self._future
-            self._future = self.new_future()
+            if self._promise is not None:
+                return self._promise.future
+            self._promise = Promise()
             if self._done:
                 self._published = True
             elif self._queued:
-                return self._future
+                return self._promise.future
         if self._published:
             self.publish()
         else:
             self._group.world.futures = True
             threading.Thread(target=self._watch, name="allcast-callbacks", daemon=True).start()
-        return self._future
+        return self._promise.future
 
     def _watch(self) -> None:
         """Ends a Work that the completion thread does not know."""
@@ -323,9 +359,6 @@ class Work(dist.Work):
         self.settle()
         if self.take_future():
             self.publish()
-
-    def new_future(self) -> torch.futures.Future[Any]:
-        return torch.futures.Future()
 
 
 class Batch(dist.Work):
