@@ -125,13 +125,46 @@ def _one(tensors: Tensor | Sequence[Tensor], operation: str) -> Tensor:
     return tensors[0]
 
 
-def _check_dense(*tensors: Tensor) -> None:
-    for tensor in tensors:
+def _check_tensors(operation: str, first: Tensor, *others: Tensor) -> None:
+    """Checks that the tensors of an operation have a layout, type and device in common."""
+    for tensor in (first, *others):
         if tensor.layout is not torch.strided:
             raise TypeError(
                 f"allcast cannot move tensors with layout {tensor.layout}: convert them with "
                 "to_dense()"
             )
+        if tensor.dtype != first.dtype:
+            raise TypeError(
+                f"{operation} of tensors of type {first.dtype} and {tensor.dtype}: convert them to "
+                "one type"
+            )
+        _check_devices(operation, first, tensor)
+
+
+def _check_devices(operation: str, tensor: Tensor, other: Tensor) -> None:
+    if tensor.device != other.device:
+        raise ValueError(
+            f"{operation} of tensors on {tensor.device} and {other.device}: move them to one device"
+        )
+
+
+def _check_sizes(operation: str, tensors: Sequence[Tensor], nbytes: int) -> None:
+    """Checks that tensors have the same size."""
+    for tensor in tensors:
+        if tensor.nbytes != nbytes:
+            raise ValueError(
+                f"{operation} of a tensor of {nbytes} bytes per rank, and of one of "
+                f"{tensor.nbytes}: pass tensors of equal size"
+            )
+
+
+def _pairs(operation: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Returns the outputs and inputs of the parts of a coalesced operation."""
+    if len(outputs) != len(inputs):
+        raise ValueError(
+            f"{operation} got {len(outputs)} outputs for {len(inputs)} inputs: pass as many"
+        )
+    return list(zip(outputs, inputs))
 
 
 def _check_lists(operation: str, lists: Sequence[Any], size: int) -> Sequence[Tensor]:
@@ -161,7 +194,7 @@ class Operations:
             opts = opts or c10d.BroadcastOptions()
             root = opts.rootRank
         tensor = _one(tensors, "broadcast")
-        _check_dense(tensor)
+        _check_tensors("broadcast", tensor)
         comm = self._group.comm
 
         def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
@@ -191,7 +224,7 @@ class Operations:
         return self._group.launch(self._allreduce(tensor, opts))
 
     def _allreduce(self, tensor: Tensor, opts: Any) -> Call:
-        _check_dense(tensor)
+        _check_tensors("allreduce", tensor)
         reduction = _Reduction(opts.reduceOp, tensor).arguments
         comm = self._group.comm
 
@@ -223,7 +256,7 @@ class Operations:
                 opts.reduceOp = op
         opts = opts or c10d.ReduceOptions()
         tensor = _one(tensors, "reduce")
-        _check_dense(tensor)
+        _check_tensors("reduce", tensor)
         reduction = _Reduction(opts.reduceOp, tensor).arguments
         comm, root = self._group.comm, opts.rootRank
         is_root = root == self._group.rank
@@ -252,7 +285,7 @@ class Operations:
         self, outputs: Sequence[Tensor], tensor: Tensor, results: Sequence[Tensor], opts: Any
     ) -> Call:
         """Describes an allgather. The outputs make up the receive buffer."""
-        _check_dense(tensor, *outputs)
+        _check_tensors("allgather", tensor, *outputs)
         comm, rank, size = self._group.comm, self._group.rank, self._group.size
         own = tensor.nbytes
         counts: list[int] | None = None
@@ -302,7 +335,8 @@ class Operations:
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         opts = opts or c10d.AllgatherOptions()
-        calls = [self._allgather((o,), i, [o], opts) for o, i in zip(outputs, inputs)]
+        pairs = _pairs("allgather_into_tensor_coalesced", outputs, inputs)
+        calls = [self._allgather((o,), i, [o], opts) for o, i in pairs]
         return self._many(calls, outputs)
 
     def allgather_coalesced(self, output_lists: Any, inputs: Any, opts: Any = None) -> Work:
@@ -313,6 +347,8 @@ class Operations:
                 f"allgather_coalesced takes one list of outputs for each of the {self._group.size} "
                 f"ranks, and got {len(output_lists)}"
             )
+        for outputs in output_lists:
+            _pairs("allgather_coalesced", outputs, inputs)
         calls = [
             self._allgather([outputs[i] for outputs in output_lists], tensor, [], opts)
             for i, tensor in enumerate(inputs)
@@ -320,7 +356,9 @@ class Operations:
         return self._many(calls, [output for outputs in output_lists for output in outputs])
 
     def _gather(self, outputs: Sequence[Tensor], tensor: Tensor, opts: Any) -> Work:
-        _check_dense(tensor, *outputs)
+        _check_tensors("gather", tensor, *outputs)
+        if len(outputs) > 1:
+            _check_sizes("gather", outputs, tensor.nbytes)
         comm, root = self._group.comm, opts.rootRank
 
         def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
@@ -377,12 +415,8 @@ class Operations:
             inputs = _check_lists("scatter", input_lists, self._group.size)
         elif any(input_lists):
             raise ValueError("scatter takes inputs on the root only")
-        _check_dense(tensor, *inputs)
-        for part in inputs:
-            if part.nbytes != tensor.nbytes:
-                raise ValueError(
-                    f"scatter of a tensor of {part.nbytes} bytes into one of {tensor.nbytes}"
-                )
+        _check_tensors("scatter", tensor, *inputs)
+        _check_sizes("scatter", inputs, tensor.nbytes)
         comm, scatter_root = self._group.comm, opts.rootRank
 
         def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
@@ -405,12 +439,7 @@ class Operations:
         self, output: Tensor, inputs: Sequence[Tensor], results: Sequence[Tensor], opts: Any
     ) -> Call:
         """Describes a reduce-scatter. The inputs make up the send buffer."""
-        _check_dense(output, *inputs)
-        for tensor in inputs:
-            if tensor.dtype != output.dtype:
-                raise TypeError(
-                    f"reduce_scatter of {tensor.dtype} into {output.dtype}: want the same type"
-                )
+        _check_tensors("reduce_scatter", output, *inputs)
         reduction = _Reduction(opts.reduceOp, output).arguments
         comm, rank, size = self._group.comm, self._group.rank, self._group.size
         own = output.nbytes
@@ -461,7 +490,8 @@ class Operations:
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         opts = self._reduce_options(opts, c10d.ReduceScatterOptions)
-        calls = [self._reduce_scatter(o, (i,), [o], opts) for o, i in zip(outputs, inputs)]
+        pairs = _pairs("reduce_scatter_tensor_coalesced", outputs, inputs)
+        calls = [self._reduce_scatter(o, (i,), [o], opts) for o, i in pairs]
         return self._many(calls, outputs)
 
     # ---- All-to-all ----
@@ -474,8 +504,13 @@ class Operations:
         send_counts: list[int],
         opts: Any,
     ) -> Work:
-        _check_dense(*outputs, *inputs)
-        comm = self._group.comm
+        _check_tensors("alltoall", *outputs, *inputs)
+        comm, rank = self._group.comm, self._group.rank
+        if recv_counts[rank] != send_counts[rank]:
+            raise ValueError(
+                f"alltoall of {send_counts[rank]} bytes from this rank to itself into "
+                f"{recv_counts[rank]} bytes: pass equal sizes"
+            )
 
         def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             # Ranks cannot know whether the counts of others are equal, so that all use alltoallv.
@@ -511,14 +546,6 @@ class Operations:
     ) -> Work:
         opts = opts or c10d.AllToAllOptions()
         size = self._group.size
-        if not output_splits and not input_splits:
-            # Equal splits must be equal on all ranks.
-            for name, whole in (("output", output), ("input", tensor)):
-                if whole.dim() == 0 or whole.size(0) % size:
-                    raise ValueError(
-                        f"all_to_all of an {name} of shape {tuple(whole.shape)}: the first "
-                        f"dimension must be divisible by {size}, or pass split sizes"
-                    )
         recv_counts = _split_bytes("output", output, output_splits, size)
         send_counts = _split_bytes("input", tensor, input_splits, size)
         return self._alltoall((output,), (tensor,), recv_counts, send_counts, opts)
@@ -527,7 +554,7 @@ class Operations:
 
     def send(self, tensors: Any, peer: int, tag: int = 0) -> Work:
         tensor = _one(tensors, "send")
-        _check_dense(tensor)
+        _check_tensors("send", tensor)
         comm = self._group.comm
 
         def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
@@ -539,7 +566,7 @@ class Operations:
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
         tensor = _one(tensors, "recv")
-        _check_dense(tensor)
+        _check_tensors("recv", tensor)
         comm = self._group.comm
 
         def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
@@ -613,7 +640,10 @@ class Operations:
     def _many(self, calls: list[Call], results: Sequence[Tensor]) -> Work:
         if not calls:
             raise ValueError("a coalesced operation takes at least one tensor")
-        calls[0].results = results
+        first = calls[0]
+        for call in calls:
+            _check_devices(call.operation, first.recv[0], call.recv[0])
+        first.results = results
         return self._group.launch(*calls)
 
     @staticmethod
@@ -648,14 +678,20 @@ class Operations:
 
 def _split_bytes(name: str, tensor: Tensor, splits: Sequence[int], size: int) -> list[int]:
     """Number of bytes per rank of a tensor that is split along its first dimension."""
+    rows = tensor.size(0) if tensor.dim() else 0
     if not splits:
+        # Equal splits must be equal on all ranks.
+        if tensor.dim() == 0 or rows % size:
+            raise ValueError(
+                f"all_to_all of an {name} of shape {tuple(tensor.shape)}: the first dimension must "
+                f"be divisible by {size}, or pass split sizes"
+            )
         return [tensor.nbytes // size] * size
-    if len(splits) != size or sum(splits) != (tensor.size(0) if tensor.dim() else 0):
+    if len(splits) != size or sum(splits) != rows or min(splits) < 0:
         raise ValueError(
             f"{name} split sizes {list(splits)}: want {size} numbers that add up to the first "
             f"dimension of shape {tuple(tensor.shape)}"
         )
-    rows = tensor.size(0)
     row = tensor.nbytes // rows if rows else 0
     return [count * row for count in splits]
 

@@ -230,10 +230,12 @@ class Group:
     def launch(self, *calls: Call) -> Work:
         """Starts operations in the order of the group, as one Work."""
         first = calls[0]
+        device = first.device
+        if device is not None and device.type not in ("cpu", "cuda"):
+            raise ValueError(f"{first.operation}: tensors on {device}: use tensors on cpu or cuda")
         if first.ordered:
             self.sequence += 1
-        device = first.device
-        if device is not None and device.type != "cpu":
+        if device is not None and device.type == "cuda":
             from . import staging
 
             return self._collect(staging.launch(self, *calls))

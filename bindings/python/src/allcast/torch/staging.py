@@ -695,8 +695,6 @@ def launch(group: Group, *calls: Call) -> Work:
     first = calls[0]
     device = first.device
     assert device is not None
-    if device.type != "cuda":
-        raise ValueError(f"{first.operation}: tensors on {device}: use tensors on cpu or cuda")
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             f"{first.operation}: the current stream is captured into a graph, which cannot contain "
