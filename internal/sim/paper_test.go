@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -53,12 +54,18 @@ func slow(t testing.TB) {
 	}
 }
 
-// fewer returns n, or a twentieth of it under the race detector.
+// fewer returns how many of n random runs a test makes: a few with the race detector, all in a long run or if the
+// flag -seeds is given, and else a quarter.
 func fewer(n uint64) uint64 {
-	if testenv.Race {
+	given := testenv.Soaking()
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "seeds" })
+	switch {
+	case testenv.Race:
 		return n / 20
+	case given:
+		return n
 	}
-	return n
+	return n / 4
 }
 
 // Insight 1, claim C3: every byte crosses every link at most once. The other half of claim C10, the
