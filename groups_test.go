@@ -77,8 +77,11 @@ func TestSharedGroupsShareCredit(t *testing.T) {
 		if err := c.Barrier(ctx); err != nil {
 			return err
 		}
-		s := c.Stats()
-		if s.ReceivedChunks == 0 || s.ForeignChunks == 0 {
+		var s allcast.Stats
+		if !testenv.Soon(func() bool { // the last datagrams may still be in the queue
+			s = c.Stats()
+			return s.ReceivedChunks > 0 && s.ForeignChunks > 0
+		}) {
 			t.Errorf("rank %d: %d chunks received, %d of others, %d dropped, %d repaired",
 				c.Rank(), s.ReceivedChunks, s.ForeignChunks, s.DroppedChunks, s.RepairedChunks)
 		}
@@ -121,7 +124,7 @@ func TestGroupsRunOut(t *testing.T) {
 			}
 		}
 		apart := false
-		for try := 0; err == nil && try < 100 && !apart; try++ { // groups are left in the background
+		for try := 0; err == nil && try < 10_000 && !apart; try++ { // groups are left in the background
 			apart, err = reachesRank1(ctx, c)
 			apart = !apart
 		}

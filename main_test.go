@@ -8,5 +8,6 @@ import (
 
 func TestMain(m *testing.M) {
 	testenv.NoCalibration()
+	testenv.PatientRanks()
 	testenv.Main(m)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/allcasttest"
@@ -98,48 +99,51 @@ func TestShrinkAfterDeaths(t *testing.T) {
 // All ranks get the same error, which names the living rank that did not call Shrink. Then they try again.
 func TestShrinkMissing(t *testing.T) {
 	const size, absent = 4, 1
-	for _, early := range []bool{false, true} {
-		failed := make(chan struct{})
-		var others sync.WaitGroup
-		others.Add(size - 1)
-		go func() { others.Wait(); close(failed) }()
-		o := allcast.Options{Timeout: 1e9}
-		if early {
-			o.Timeout = 0 // the context ends first
-		}
-		allcasttest.Run(t, size, o, func(ctx context.Context, world *allcast.Comm) error {
-			c, err := world.Dup(ctx)
-			if err != nil {
-				return err
+	for name, early := range map[string]bool{"timeout": false, "context": true} {
+		t.Run(name, func(t *testing.T) {
+			var o allcast.Options
+			if !early {
+				testenv.Soak(t, "a timeout of 1 s ends the wait, as in TestAgreeWithoutOne of internal/node")
+				o.Timeout = time.Second
 			}
-			mine := ctx
-			if world.Rank() == absent {
+			failed := make(chan struct{})
+			var others sync.WaitGroup
+			others.Add(size - 1)
+			go func() { others.Wait(); close(failed) }()
+			allcasttest.Run(t, size, o, func(ctx context.Context, world *allcast.Comm) error {
+				c, err := world.Dup(ctx)
+				if err != nil {
+					return err
+				}
+				mine := ctx
+				if world.Rank() == absent {
+					<-failed
+				} else if early && world.Rank() == 2 {
+					ended, cancel := context.WithCancel(ctx)
+					cancel()
+					mine = ended
+				}
+				_, err = c.Shrink(mine)
+				if world.Rank() != absent {
+					others.Done()
+				}
+				var se *allcast.ShrinkError
+				if !errors.Is(err, allcast.ErrMissing) || !errors.As(err, &se) || !slices.Contains(se.Ranks, absent) {
+					return fmt.Errorf("rank %d did not call Shrink: %w", absent, err)
+				}
+				if ended := mine.Err(); ended != nil && !errors.Is(err, ended) {
+					return fmt.Errorf("the context of this rank ended: %w", err)
+				}
+				if !early && !slices.Equal(se.Ranks, []int{absent}) {
+					return fmt.Errorf("blamed: %v", se.Ranks)
+				}
 				<-failed
-			} else if early && world.Rank() == 2 {
-				ended, cancel := context.WithCancel(ctx)
-				cancel()
-				mine = ended
-			}
-			_, err = c.Shrink(mine)
-			if world.Rank() != absent {
-				others.Done()
-			}
-			var se *allcast.ShrinkError
-			if !errors.Is(err, allcast.ErrMissing) || !errors.As(err, &se) || !slices.Contains(se.Ranks, absent) {
-				return fmt.Errorf("rank %d did not call Shrink: %w", absent, err)
-			}
-			if ended := mine.Err(); ended != nil && !errors.Is(err, ended) {
-				return fmt.Errorf("the context of this rank ended: %w", err)
-			}
-			if !early && !slices.Equal(se.Ranks, []int{absent}) {
-				return fmt.Errorf("blamed: %v", se.Ranks)
-			}
-			<-failed
-			d, err := c.Shrink(ctx)
-			if err != nil {
-				return fmt.Errorf("second try: %w", err)
-			}
-			return calltest.Allgather(ctx, d, 1, 1000, "ring")
+				d, err := c.Shrink(ctx)
+				if err != nil {
+					return fmt.Errorf("second try: %w", err)
+				}
+				return calltest.Allgather(ctx, d, 1, 1000, "ring")
+			})
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/allcasttest"
 	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // A rank whose context has ended before the call fails the Subset on all members, and the next Subset works.
@@ -119,8 +120,7 @@ func TestSubsetQuitterClosesParent(t *testing.T) {
 // only some ranks got is aborted.
 func TestSubsetsGivenUpAtRandom(t *testing.T) {
 	const ranks, rounds = 3, 60
-	seed := rand.Uint64()
-	t.Log("seed", seed)
+	seed := testenv.Seed(t)
 	allcasttest.Run(t, ranks, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		random := rand.New(rand.NewPCG(seed, uint64(c.Rank())))
 		one := make([]byte, 1)

@@ -24,6 +24,14 @@ func NoCalibration() {
 	}
 }
 
+// PatientRanks lets ranks of this process and its children wait longer for each other than users' ranks do, unless the
+// environment or an option says otherwise: on a busy machine a rank may be silent for long, and is not lost.
+func PatientRanks() {
+	if os.Getenv("ALLCAST_TIMEOUT") == "" {
+		_ = os.Setenv("ALLCAST_TIMEOUT", "60s")
+	}
+}
+
 // NeedRoot skips a test unless it runs as root.
 func NeedRoot(t testing.TB, why string) {
 	t.Helper()

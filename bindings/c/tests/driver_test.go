@@ -36,6 +36,7 @@ func run(m *testing.M) int {
 	if build, err = os.MkdirTemp("", "allcast-c-"); err == nil {
 		defer func() { _ = os.RemoveAll(build) }()
 		testenv.NoCalibration()
+		testenv.PatientRanks()
 		err = command("make", "-s", "-C", "../../..", "lib", "LIB="+plain(""))
 		if err == nil {
 			err = command("go", "build", "-asan", "-buildmode=c-shared", "-o", filepath.Join(build, "liballcast.so"), "..")
