@@ -5,36 +5,40 @@ package deaths
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/allcast/allcast/internal/e2e"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-// TestDeath kills or stops a rank at a random moment. Every survivor must name it.
+// TestDeath kills or stops a rank after a random number of calls. Every survivor must name it.
 func TestDeath(t *testing.T) {
 	const size = 8
 	times := 2
-	if n := os.Getenv(fullVar); n != "" {
-		_, _ = fmt.Sscan(n, &times)
+	if testenv.Soaking() {
+		times = 20
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := rand.New(rand.NewPCG(testenv.Seed(t), 1))
 	for i := range times {
 		for _, tt := range []struct {
 			sig  syscall.Signal
 			algo string
 		}{{syscall.SIGKILL, "mcast"}, {syscall.SIGKILL, "ring"}, {syscall.SIGSTOP, "mcast"}} {
 			t.Run(fmt.Sprintf("%d/%v/%s", i, tt.sig, tt.algo), func(t *testing.T) {
-				all := e2e.Start(t, size, "gather", e2e.AlgoVar+"="+tt.algo, "ALLCAST_TIMEOUT=2s")
-				victim := r.IntN(size)
-				if !all[victim].Until("gathered") {
-					t.Fatalf("rank %d did not start: %s", victim, all[victim].Last())
+				victim, calls := r.IntN(size), 1+r.IntN(20)
+				env := []string{e2e.AlgoVar + "=" + tt.algo}
+				if tt.sig == syscall.SIGSTOP {
+					testenv.Soak(t, stopsWait)
+					env = append(env, "ALLCAST_TIMEOUT=2s")
 				}
-				time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond) // to a random point of a call
+				all := e2e.Start(t, size, "gather", env...)
+				for range calls {
+					if !all[victim].Until("gathered") {
+						t.Fatalf("rank %d ended: %s", victim, all[victim].Last())
+					}
+				}
 				if err := all[victim].Signal(tt.sig); err != nil {
 					t.Fatal(err)
 				}

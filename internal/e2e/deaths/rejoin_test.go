@@ -53,7 +53,7 @@ func inputEnded() *atomic.Bool {
 // continue with correct data.
 func TestRejoin(t *testing.T) {
 	const size = 4
-	all := e2e.Start(t, size, "rejoin", "ALLCAST_TIMEOUT=5s")
+	all := e2e.Start(t, size, "rejoin")
 	for _, victim := range []int{2, 0, 3} {
 		for rank, p := range all {
 			if !p.Until("gathered 4") {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/e2e"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // survive is a role: it gathers until its input ends on all ranks. When a rank is lost, it shrinks the
@@ -58,9 +59,9 @@ func gatherAndShrink(ctx context.Context, algo string) error {
 }
 
 // startSurvivors starts ranks with the role survive, and waits until all of them have gathered.
-func startSurvivors(t *testing.T, size int, algo, timeout string) []*e2e.Process {
+func startSurvivors(t *testing.T, size int, algo string, env ...string) []*e2e.Process {
 	t.Helper()
-	all := e2e.Start(t, size, "survive", e2e.AlgoVar+"="+algo, "ALLCAST_TIMEOUT="+timeout)
+	all := e2e.Start(t, size, "survive", append(env, e2e.AlgoVar+"="+algo)...)
 	awaitGathers(t, all, size, algo)
 	return all
 }
@@ -91,13 +92,12 @@ func endSurvivors(t *testing.T, living []*e2e.Process) {
 	}
 }
 
-// TestSurvive kills three of eight ranks, one after the other, at random moments. The others
-// continue with seven, six and five ranks and with correct data.
+// TestSurvive kills three of eight ranks, one after the other, after a random number of calls. The others
+// continue with seven, six and five ranks and with correct data. They notice the closed connections, long before
+// the timeout.
 func TestSurvive(t *testing.T) {
 	const size = 8
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := rand.New(rand.NewPCG(testenv.Seed(t), 1))
 	for _, tt := range []struct {
 		algo    string
 		victims []int
@@ -105,7 +105,7 @@ func TestSurvive(t *testing.T) {
 		{"mcast", []int{0, 1, 7}}, {"ring", []int{0, 1, 7}}, {"mcast", r.Perm(size)[:3]},
 	} {
 		t.Run(fmt.Sprintf("%s/%v", tt.algo, tt.victims), func(t *testing.T) {
-			all := startSurvivors(t, size, tt.algo, "5s")
+			all := startSurvivors(t, size, tt.algo)
 			living := slices.Clone(all)
 			for n, victim := range tt.victims {
 				// A random moment, during an operation or between two.
@@ -133,7 +133,7 @@ func TestSurvive(t *testing.T) {
 func TestSurviveSimultaneousDeaths(t *testing.T) {
 	const size = 8
 	for _, victims := range [][]int{{0, 1, 2}, {0, 4, 6}, {5, 6, 7}} {
-		all := startSurvivors(t, size, "mcast", "5s")
+		all := startSurvivors(t, size, "mcast")
 		var living []*e2e.Process
 		for rank, p := range all {
 			if !slices.Contains(victims, rank) {
@@ -150,9 +150,10 @@ func TestSurviveSimultaneousDeaths(t *testing.T) {
 // TestStoppedRankIsExcluded stops a rank for so long that the others continue without it. When the rank
 // resumes, its Shrink must report that. It must neither hang nor continue alone.
 func TestStoppedRankIsExcluded(t *testing.T) {
+	testenv.Soak(t, stopsWait)
 	const size = 4
 	for _, victim := range []int{0, 2} {
-		all := startSurvivors(t, size, "mcast", "1s")
+		all := startSurvivors(t, size, "mcast", "ALLCAST_TIMEOUT=1s")
 		if err := all[victim].Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
