@@ -225,7 +225,9 @@ func (s *subset) quit() {
 	for s.posted < subsetRounds && s.post() == nil {
 	}
 	if s.added {
-		_ = s.parent.job.Abort(s.sub.id) // fails only if the job is closed
+		// If the parent broke, they learn which rank broke it, even if it is none of them.
+		_ = s.parent.job.Inherit(s.sub.id, s.parent.id) // fails only if the job is closed
+		_ = s.parent.job.Abort(s.sub.id)
 		_ = s.sub.Close()
 	}
 }

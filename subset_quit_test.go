@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/allcasttest"
 	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/testenv"
 )
 
@@ -119,7 +121,11 @@ func TestSubsetQuitterClosesParent(t *testing.T) {
 // Ranks give up at random moments. Each Subset ends, its errors say that Subset failed, and a communicator that
 // only some ranks got is aborted.
 func TestSubsetsGivenUpAtRandom(t *testing.T) {
-	const ranks, rounds = 3, 60
+	const ranks = 3
+	rounds := 20 // a rank that waits in vain for the others' test of the groups does so for 2 s
+	if testenv.Soaking() {
+		rounds = 200
+	}
 	seed := testenv.Seed(t)
 	allcasttest.Run(t, ranks, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		random := rand.New(rand.NewPCG(seed, uint64(c.Rank())))
@@ -152,4 +158,55 @@ func TestSubsetsGivenUpAtRandom(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The parent breaks while the leader tells the other member that all have the new communicator. That member gives up.
+// On both, the error names the rank that broke the parent, which is no member.
+func TestSubsetNamesWhoBrokeTheParent(t *testing.T) {
+	const leader, member, culprit = 0, 1, 2
+	agreed, gaveUp := make(chan struct{}), make(chan struct{})
+	sent := 0
+	ctx := joinhook.With(t.Context(), joinhook.Hooks{Watch: func(rank int, comm uint32, _ uint64, phase string) {
+		if rank == leader && comm > 1 && phase == "put" {
+			if sent++; sent == 2 { // the first message had the number of the new communicator
+				close(agreed)
+				<-gaveUp
+			}
+		}
+	}})
+	named := func(err error) error {
+		if re, ok := errors.AsType[*allcast.RankError](err); !ok || re.WorldRank != culprit {
+			return fmt.Errorf("error %w, want one that names rank %d", err, culprit)
+		}
+		return nil
+	}
+	opts := slices.Repeat([]allcast.Options{{NoMulticast: true}}, 3)
+	for rank, err := range allcasttest.JoinAll(ctx, opts, func(ctx context.Context, c *allcast.Comm) error {
+		parent, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.Barrier(ctx); err != nil { // so that the first messages are those of Subset
+			return err
+		}
+		switch c.Rank() {
+		case culprit:
+			<-agreed
+			err = parent.Abort()
+		case member:
+			_, err = parent.Subset(ctx, []int{leader, member}, "x")
+			close(gaveUp)
+			err = named(err)
+		case leader:
+			var sub *allcast.Comm
+			if sub, err = parent.Subset(ctx, []int{leader, member}, "x"); err == nil {
+				err = named(sub.Barrier(ctx))
+			}
+		}
+		return errors.Join(err, c.Barrier(ctx))
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
 }

@@ -108,6 +108,11 @@ func (c *Control) Disown(comm, parent uint32) error {
 	return c.try(func() error { return c.node.Disown(c.now(), comm, parent) })
 }
 
+// Inherit breaks a communicator with the verdict of another, if that one is broken.
+func (c *Control) Inherit(comm, from uint32) error {
+	return c.try(func() error { return c.node.Inherit(comm, from) })
+}
+
 // RemoveComm ends the use of a communicator on this process. Calls under way go on. Its memory is free
 // when they have ended and no other rank needs this one any more.
 func (c *Control) RemoveComm(id uint32) error {
