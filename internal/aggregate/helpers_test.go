@@ -15,6 +15,7 @@ import (
 
 	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 var (
@@ -24,7 +25,7 @@ var (
 )
 
 // quick makes failures show soon.
-var quick = Timing{Heartbeat: 20 * time.Millisecond, Expiry: 10 * time.Second, Retry: 20 * time.Millisecond}
+var quick = Timing{Heartbeat: 20 * time.Millisecond, Expiry: time.Minute, Retry: 20 * time.Millisecond}
 
 func listen(t *testing.T, cfg Config) *Server {
 	t.Helper()
@@ -76,7 +77,7 @@ func (s *states) changed(a inc.Aggregation) {
 // until waits for a state.
 func (s *states) until(t *testing.T, what string, is func(inc.Aggregation) bool) inc.Aggregation {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(testenv.Patience)
 	for {
 		select {
 		case a := <-s.now:
@@ -206,7 +207,7 @@ func (w *world) reduceScatter(t *testing.T, comm, number, window uint32, block i
 	places := layout.Places()
 	got := make([][]byte, places)
 	missing := uint32(0) // first one
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(testenv.Patience)
 	for try := 0; missing < places; try++ {
 		w.contribute(comm, number, uint8(try), missing, min(places, missing+window), layout, inputs, got)
 		again := time.After(200 * time.Millisecond)
