@@ -208,7 +208,7 @@ func (p *peer) act(n session.Next, bound time.Duration) {
 	case n.Leave:
 		p.after(bound)
 	case n.Grace:
-		p.after(peerGrace)
+		p.after(p.t.cfg.limits.grace)
 	}
 	if n.GoodbyeIn {
 		// The only frame in this direction: it always fits the socket's buffer.
@@ -254,7 +254,7 @@ func (p *peer) after(d time.Duration) {
 func (p *peer) happened(event func() session.Next) {
 	p.mu.Lock()
 	n := event()
-	p.act(n, peerFlush)
+	p.act(n, p.t.cfg.limits.flush)
 	p.mu.Unlock()
 	if n.Lost != nil {
 		p.t.log.Debug("lost", "peer", p.rank, "err", n.Lost)

@@ -70,7 +70,7 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 			p.t.log.Warn("connect", "peer", p.rank, "err", err)
 			retry = false
 		case errors.Is(err, syscall.ECONNREFUSED):
-			retry = time.Since(begin) <= tcpRefused && p.state() == session.Open
+			retry = time.Since(begin) <= p.t.cfg.limits.refused && p.state() == session.Open
 		}
 		if retry {
 			select {

@@ -31,20 +31,29 @@ type TCPConfig struct {
 	Local      netip.Addr       // address of outgoing connections, if valid
 	Poller     *Poller          // reads the connections; nil: one goroutine per connection does
 	Logger     *slog.Logger     // may be nil
+
+	limits *tcpLimits // nil: tcpDefaults
 }
 
-const (
-	tcpTimeout   = 10 * time.Second
-	tcpHandshake = 5 * time.Second // limit of one attempt
-	// tcpRefused is how long a refused connection is retried. Listeners exist before their addresses
+const tcpTimeout = 10 * time.Second
+
+// tcpLimits bound what a rank waits for. Tests change them.
+type tcpLimits struct {
+	handshake time.Duration // one attempt
+	// refused is how long a refused connection is retried. Listeners exist before their addresses
 	// are known, so a refusal means that the process is gone.
-	tcpRefused = time.Second
-	tcpGoodbye = 2 * time.Second // limit of Close
-	peerFlush  = time.Second     // time for a dropped or leaving peer to take the queue
-	// peerGrace is how long this rank reads on after its own connection failed. What the peer sent
+	refused time.Duration
+	goodbye time.Duration // Close
+	flush   time.Duration // for a dropped or leaving peer to take the queue
+	// grace is how long this rank reads on after its own connection failed. What the peer sent
 	// before, perhaps a verdict, must come before the report of its loss.
-	peerGrace = 500 * time.Millisecond
-)
+	grace time.Duration
+}
+
+var tcpDefaults = tcpLimits{
+	handshake: 5 * time.Second, refused: time.Second, goodbye: 2 * time.Second, flush: time.Second,
+	grace: 500 * time.Millisecond,
+}
 
 // TCP is the reliable side over TCP connections, each used in one direction. A rank sends on the
 // connection that it dialled, so two ranks that dial each other at the same time need no tie-break.
@@ -117,6 +126,9 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = tcpTimeout
+	}
+	if cfg.limits == nil {
+		cfg.limits = &tcpDefaults
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -225,7 +237,7 @@ func (t *TCP) Cancel(op fabric.OpKey) {
 }
 
 // Drop implements fabric.Lifecycle. The handler gets nothing more of the peer.
-func (t *TCP) Drop(to int) { t.peer(to).drop(peerFlush) }
+func (t *TCP) Drop(to int) { t.peer(to).drop(t.cfg.limits.flush) }
 
 // Flush implements fabric.Lifecycle. It runs rarely, before a process may end, so it polls: a
 // notification would cost something on every write.
@@ -257,7 +269,7 @@ func (t *TCP) Close() (err error) {
 		}
 		t.pending.close()
 		for _, p := range t.others {
-			p.drop(tcpGoodbye)
+			p.drop(t.cfg.limits.goodbye)
 		}
 		t.wg.Wait()
 		t.cancel()

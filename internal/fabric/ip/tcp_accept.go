@@ -124,7 +124,7 @@ func (t *TCP) greet(c *net.TCPConn) {
 }
 
 // handshake is the time limit of one attempt to connect.
-func (t *TCP) handshake() time.Duration { return min(tcpHandshake, t.cfg.Timeout) }
+func (t *TCP) handshake() time.Duration { return min(t.cfg.limits.handshake, t.cfg.Timeout) }
 
 func (t *TCP) authenticate(c *net.TCPConn) (int, authLink, error) {
 	const drain = 4096 // larger than the hello of any version

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -125,11 +124,12 @@ func TestTCPDeath(t *testing.T) {
 // The handler receives a peer's last message before the loss of the peer, although the connection to
 // the peer broke before.
 func TestTCPVerdictBeforeLoss(t *testing.T) {
-	w, f := newTCPFake(t, nil)
+	w, f := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.limits.grace = tcpPatience })
 	w.ranks[0].Send(1, []byte("hello"))
 	ours, theirs := f.accept(t), f.dial(t, w)
 	_ = ours.SetLinger(0)
 	_ = ours.Close()
+	until(t, "our connection ended", func() bool { return w.ranks[0].conns() < 2 })
 	_, _ = theirs.Write(tcpFrame(session.Frame{Kind: session.Message}, "verdict"))
 	_, _ = theirs.Write(tcpFrame(session.Frame{Kind: session.Goodbye}, ""))
 	if err := w.recs[0].waitLost(t, 1); !errors.Is(err, fabric.ErrGoodbye) {
@@ -144,14 +144,22 @@ func TestTCPVerdictBeforeLoss(t *testing.T) {
 func TestTCPStalled(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		t.Run(fmt.Sprintf("connected both ways %v", both), func(t *testing.T) {
-			w, f := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 300 * time.Millisecond })
+			w, f := newTCPFake(t, nil)
+			w.ranks[0].Send(1, []byte("hello"))
+			f.accept(t)
+			want := 1
+			if both {
+				f.dial(t, w)
+				want++
+			}
+			until(t, "connected", func() bool { return w.ranks[0].conns() == want })
+			p := w.ranks[0].peer(1)
+			p.mu.Lock() // under which the writer reads it
+			w.ranks[0].cfg.Timeout = 200 * time.Millisecond
+			p.mu.Unlock()
 			data := make([]byte, 256*session.MaxPart) // more than the kernel buffers
 			for i := range uint32(3) {
 				w.ranks[0].Put(1, fabric.Piece{Nth: i, Len: int64(len(data))}, data)
-			}
-			f.accept(t)
-			if both {
-				f.dial(t, w)
 			}
 			t.Log(w.recs[0].waitLost(t, 1))
 			rec := w.recs[0]
@@ -220,7 +228,7 @@ func TestTCPCancelDialling(t *testing.T) {
 
 // A peer that no longer listens is lost.
 func TestTCPRefusedDial(t *testing.T) {
-	w, f := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 200 * time.Millisecond })
+	w, f := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.limits.refused = 100 * time.Millisecond })
 	_ = f.l.Close()
 	w.ranks[0].Put(1, fabric.Piece{Len: 1}, []byte("x"))
 	if err := w.recs[0].waitLost(t, 1); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -233,15 +241,17 @@ func TestTCPRefusedDial(t *testing.T) {
 func TestTCPMute(t *testing.T) {
 	w, _ := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 200 * time.Millisecond })
 	w.ranks[0].Send(1, []byte("x"))
-	if err := w.recs[0].waitLost(t, 1); !errors.Is(err, os.ErrDeadlineExceeded) {
+	var timeout net.Error
+	if err := w.recs[0].waitLost(t, 1); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Error(err)
 	}
 }
 
 // Close takes bounded time even if a peer takes nothing, or does not accept.
 func TestTCPCloseBounded(t *testing.T) {
+	soon := func(cfg *TCPConfig, _ *tcpRec) { cfg.limits.goodbye = 100 * time.Millisecond }
 	t.Run("stalled", func(t *testing.T) {
-		w, f := newTCPFake(t, nil)
+		w, f := newTCPFake(t, soon)
 		data := make([]byte, 256*session.MaxPart)
 		w.ranks[0].Put(1, fabric.Piece{Len: int64(len(data))}, data)
 		f.accept(t)
@@ -253,7 +263,7 @@ func TestTCPCloseBounded(t *testing.T) {
 		}
 	})
 	t.Run("dialling", func(t *testing.T) {
-		w, _ := newTCPFake(t, nil)
+		w, _ := newTCPFake(t, soon)
 		w.ranks[0].Send(1, []byte("x"))
 		if err := w.ranks[0].Close(); err != nil {
 			t.Fatal(err)

@@ -165,7 +165,7 @@ func TestTCPMeddled(t *testing.T) {
 				})
 				for range messages { // one by one, since together they would be one record
 					w.ranks[0].Send(1, []byte("more"))
-					w.ranks[0].Flush(tcpTimeout)
+					w.ranks[0].Flush(tcpPatience)
 				}
 				if err := w.recs[1].waitLost(t, 0); !errors.Is(err, seal.ErrRecord) {
 					t.Error(err)

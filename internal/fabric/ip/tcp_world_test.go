@@ -177,6 +177,13 @@ var (
 // says otherwise. It is generous, since the race detector on a busy machine slows ranks down.
 const tcpPatience = 2 * time.Minute
 
+// patientLimits are those of a rank that loses nobody because the machine is busy.
+func patientLimits() *tcpLimits {
+	l := tcpDefaults
+	l.handshake, l.goodbye, l.flush = tcpPatience, tcpPatience, tcpPatience
+	return &l
+}
+
 // tcpProtected is the protection of all connections.
 var tcpProtected = protectNothing
 
@@ -231,6 +238,7 @@ func openTCPWorld(t *testing.T, local netip.Addr, handlers []fabric.Handler, cha
 		cfg := TCPConfig{
 			Rank: i, Size: n, Listener: ls[i], Addrs: w.addrs, Secret: tcpSecret, Local: local,
 			Secure: tcpProtected == protectSeal, Integrity: tcpProtected == protectSums, Timeout: tcpPatience,
+			limits: patientLimits(),
 		}
 		blocks := change != nil && change(&cfg)
 		// Ranks with and without a poller meet in all tests. A handler that keeps its buffers would
@@ -273,7 +281,7 @@ func (w *tcpWorld) close(t *testing.T) {
 	}
 	// A goroutine that Close has waited for may still run its last instructions.
 	s := tcpStacks()
-	for end := time.Now().Add(5 * time.Second); s != "" && time.Now().Before(end); s = tcpStacks() {
+	for end := time.Now().Add(tcpPatience); s != "" && time.Now().Before(end); s = tcpStacks() {
 		runtime.Gosched()
 	}
 	if s != "" {
