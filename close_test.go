@@ -44,7 +44,7 @@ func TestMulticastAfterClose(t *testing.T) {
 		allcasttest.Run(t, size, quiet, func(ctx context.Context, c *allcast.Comm) error {
 			for closer := range size {
 				for _, bytes := range []int{eager, large} {
-					if err := multicastWithout(ctx, c, closer, bytes); err != nil {
+					if err := gatherWithout(ctx, c, closer, bytes, "mcast", 0); err != nil {
 						return fmt.Errorf("rank %d of %d, %d bytes: %w", c.Rank(), size, bytes, err)
 					}
 				}
@@ -54,16 +54,42 @@ func TestMulticastAfterClose(t *testing.T) {
 	}
 }
 
-// multicastWithout lets one rank close a communicator, and the others start an Allgather on it.
-func multicastWithout(ctx context.Context, c *allcast.Comm, closer, bytes int) error {
+// The same, long after that rank has closed the communicator.
+func TestCallAfterManyCloses(t *testing.T) {
+	const size, eager, large, closes = 3, 100, 50_000, 70
+	quiet := allcast.Options{Timeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+	allcasttest.Run(t, size, quiet, func(ctx context.Context, c *allcast.Comm) error {
+		for i, algo := range []string{"mcast", "ring"} {
+			for _, bytes := range []int{eager, large} {
+				if err := gatherWithout(ctx, c, size-1-i, bytes, algo, closes); err != nil {
+					return fmt.Errorf("rank %d, %s, %d bytes: %w", c.Rank(), algo, bytes, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// gatherWithout lets one rank close a communicator. All make and close others. Then its members start an Allgather.
+func gatherWithout(ctx context.Context, c *allcast.Comm, closer, bytes int, algo string, others int) error {
 	sub, err := c.Dup(ctx)
 	if err != nil {
 		return err
 	}
 	if c.Rank() == closer {
-		return errors.Join(sub.Close(), c.Barrier(ctx))
+		err = sub.Close()
 	}
-	err = calltest.Allgather(ctx, sub, 1, bytes, "mcast")
+	for range others {
+		other, failed := c.Dup(ctx)
+		if err = errors.Join(err, failed); err != nil {
+			return err
+		}
+		err = other.Close()
+	}
+	if c.Rank() == closer || err != nil {
+		return errors.Join(err, c.Barrier(ctx))
+	}
+	err = calltest.Allgather(ctx, sub, 1, bytes, algo)
 	var failed *allcast.RankError
 	if !errors.Is(err, allcast.ErrClosed) || !errors.As(err, &failed) || failed.Rank != closer {
 		return fmt.Errorf("got %w, want an error that says that rank %d has closed the communicator", err, closer)

@@ -46,6 +46,16 @@ func (o *Op) WaitingOn() int {
 	return o.red.Rank
 }
 
+// Awaits reports whether the Op cannot end without a message that a neighbour has not sent. It knows that only in the
+// barrier: after it, all ranks take part.
+func (o *Op) Awaits(rank int) bool {
+	if o.phase != step.Barrier {
+		return false
+	}
+	child := slices.Index(o.children, rank)
+	return rank == o.parent || child >= 0 && !o.ready[child]
+}
+
 // neighbour returns a child in the control tree, or the parent without one.
 func (o *Op) neighbour(child int) int {
 	switch {

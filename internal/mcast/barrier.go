@@ -96,6 +96,16 @@ func (b *barrier) receive(now step.Time, round int, grant uint64) {
 	b.grant = min(b.grant, grant)
 }
 
+// awaits reports whether this rank still waits for a message of another rank.
+func (b *barrier) awaits(rank int) bool {
+	for round := b.round; round <= b.last; round++ {
+		if b.peer(round) == rank && b.waits(round) && b.received&(1<<round) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // next advances as far as the received messages allow and returns the next message to send, if any.
 func (b *barrier) next(now step.Time) (to, round int, ok bool) {
 	for !b.done() {

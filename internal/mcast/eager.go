@@ -430,6 +430,15 @@ func (o *Eager) WaitingOn() int {
 	return o.cfg.Rank
 }
 
+// Awaits reports whether the Eager lacks chunks of a rank's block.
+func (o *Eager) Awaits(rank int) bool {
+	if o.phase < step.Barrier || o.phase >= step.Lingering {
+		return false
+	}
+	psn, n := o.g.Block(0, rank)
+	return o.place.NextMissing(psn, psn+n) < psn+n
+}
+
 // Missing describes the missing chunks by owner, for error messages.
 func (o *Eager) Missing(name step.Namer) string {
 	if !o.sent && o.missing == 0 {

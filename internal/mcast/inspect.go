@@ -45,6 +45,10 @@ func (o *Collective) WaitingOn() int {
 	return o.rank
 }
 
+// Awaits reports whether the Collective cannot end without a message that a rank has not sent. It knows that only in
+// the barrier: after it, all ranks take part.
+func (o *Collective) Awaits(rank int) bool { return o.phase == step.Barrier && o.bar.awaits(rank) }
+
 func (o *Collective) sendWaitsOn() int {
 	switch {
 	case !o.snd.active:

@@ -204,6 +204,18 @@ func (w *Window) Unmade(next uint64) int {
 	return w.askFrom
 }
 
+// Awaits reports whether a rank waits for a report of a neighbour that has reported fewer calls.
+func (w *Window) Awaits(rank int) bool {
+	switch {
+	case w == nil:
+		return false
+	case rank == w.parent:
+		return w.all < w.wanted
+	}
+	i := slices.Index(w.children, rank)
+	return i >= 0 && w.heard[i].n < w.wanted
+}
+
 // reduce reports the progress of this rank's subtree when it is due.
 func (w *Window) reduce(out []step.Action) []step.Action {
 	n := w.finished

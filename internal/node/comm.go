@@ -61,6 +61,7 @@ type operation interface {
 	Stats() step.Stats
 	Fail()
 	WaitingOn() int
+	Awaits(rank int) bool // whether it cannot end without something that a rank has not sent
 	Missing(name step.Namer) string
 }
 

@@ -33,6 +33,7 @@ type hostRound struct {
 
 	placements []*mcast.Placement // by subgroup
 	left       map[[2]uint32]bool // subgroup and PSN of the chunks that were multicast
+	copied     []byte             // of an eager multicast: this rank's block until the round closes, never nil
 }
 
 // act carries out the actions of the node, and holds it to its contract.
@@ -64,7 +65,8 @@ func (h *host) do(a *Action) {
 	case Multicast:
 		h.multicast(a)
 	case Read:
-		if members := c.comms[a.Comm]; members[(slices.Index(members, h.ID)+len(members)-1)%len(members)] != a.To {
+		members := c.comms[a.Comm]
+		if h.rounds[key].copied == nil && members[(slices.Index(members, h.ID)+len(members)-1)%len(members)] != a.To {
 			c.Failf("rank %d reads from %d, which is not its left neighbour", h.ID, a.To)
 		}
 		h.claims.Push(readRequest{key, a.To, a.Stream, a.Ranges})
@@ -89,7 +91,7 @@ func (h *host) do(a *Action) {
 		if r.closed {
 			c.Failf("rank %d closes operation %d of communicator %d twice", h.ID, a.Seq, a.Comm)
 		}
-		r.closed = true
+		r.closed, r.copied = true, nil
 		h.drains.Push(key)
 	case Done:
 		h.done(a)
@@ -165,6 +167,9 @@ func (h *host) open(a *Action) {
 	r := &hostRound{
 		share: s, geo: a.Geometry, in: a.Inbox, took: c.Now, left: map[[2]uint32]bool{}, placements: a.Placements,
 	}
+	if a.Eager {
+		r.copied = append([]byte{}, s.send...)
+	}
 	h.inSlot[slot], h.rounds[key] = r, r
 	s.rounds = append(s.rounds, r)
 	h.waiting[a.Comm]++
@@ -192,7 +197,9 @@ func (h *host) multicast(a *Action) {
 			c.Failf("rank %d multicasts chunk %v twice, or it is not its own", h.ID, key)
 		}
 		r.left[key] = true
-		h.nic.Push(datagram{opKey: opKey{a.Comm, a.Seq}, sub: a.Stream, psn: psn, imm: c.cfg.Layout.Imm(a.Seq, psn)})
+		h.nic.Push(datagram{
+			opKey: opKey{a.Comm, a.Seq}, sub: a.Stream, psn: psn, imm: c.cfg.Layout.Imm(a.Seq, r.geo.Tag()|psn), eager: a.Eager,
+		})
 	}
 }
 

@@ -58,7 +58,9 @@
 //
 // The node forgets a communicator some time after its user has closed it ([Node.RemoveComm]). It waits
 // until no call is in flight and no other rank needs this one to complete a call. It then ignores messages for it,
-// with one exception: a rank that starts a call which this rank will never make gets an answer.
+// with one exception: it answers greetings, requests and probes, whose senders may wait for a call that this rank will
+// never make. For each operation, the sender knows whether it still lacks something of this rank (Awaits). If it does,
+// the communicator breaks. If not, the greeting was late, and the answer changes nothing.
 //
 // This answer ends a call only if each operation greets the ranks that it waits for. The plans of package p2p
 // do, and so do the barriers of mcast and inc. A rank that breaks a communicator also tells the ranks that have

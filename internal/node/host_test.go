@@ -38,6 +38,7 @@ type host struct {
 	early     map[opKey][]piece // pieces for calls that were not made yet
 	peakEarly int               // highest number of operations with such pieces
 	kept      map[heldKey][]byte
+	keptGrams map[opKey][]datagram // of eager multicasts that this rank has not opened yet
 	queues
 	mailHost
 }
@@ -69,6 +70,7 @@ type datagram struct {
 	psn     uint32
 	imm     uint32
 	payload []byte
+	eager   bool
 }
 
 type readRequest struct {
@@ -82,7 +84,7 @@ func newHost(c *cluster, n *Node) *host {
 		c: c, node: n, timerAt: n.NextTimer(), workers: newIntakes(n.cfg), rounds: map[opKey]*hostRound{},
 		inSlot: map[opKey]*hostRound{}, waiting: map[uint32]int{}, nextSeq: map[uint32]uint64{},
 		shares: map[uint32][]*share{},
-		early:  map[opKey][]piece{}, kept: map[heldKey][]byte{},
+		early:  map[opKey][]piece{}, kept: map[heldKey][]byte{}, keptGrams: map[opKey][]datagram{},
 	}
 	h.Rank = c.Add(n.cfg.Rank, h)
 	h.queues = queues{
@@ -211,10 +213,18 @@ func (h *host) opened(k opKey) {
 		r.took, r.opened = h.c.Now, true
 	}
 	h.node.Opened(h.c.Now, k.comm, k.seq, false)
+	for _, d := range h.keptGrams[k] {
+		h.grams.Push(d)
+	}
+	delete(h.keptGrams, k)
 }
 
 // take hands a datagram to the receive worker and reports whether it was placed.
 func (h *host) take(d *datagram) bool {
+	if d.eager && h.rounds[d.opKey] == nil {
+		h.keptGrams[d.opKey] = append(h.keptGrams[d.opKey], *d)
+		return false
+	}
 	return h.workers.take(d.comm, d.sub, d.imm, len(d.payload), func(p *mcast.Placement, psn uint32, off int64) {
 		r := h.rounds[opKey{d.comm, p.Seq}]
 		switch {
@@ -233,7 +243,9 @@ func (h *host) take(d *datagram) bool {
 // chunk hands a datagram to the receive worker, which reports at once.
 func (h *host) chunk(d *datagram) bool {
 	ok := h.take(d)
-	h.node.Received(h.c.Now, h.workers.sub(d.sub).Flush(), false)
+	if r := h.workers.sub(d.sub).Flush(); r != nil {
+		h.node.Received(h.c.Now, r, false)
+	}
 	return ok
 }
 
@@ -271,14 +283,16 @@ func (h *host) claim(q readRequest) {
 // leave is a chunk that leaves the send buffer, in as many copies as arrive.
 func (h *host) leave(d datagram) {
 	c, r := h.c, h.rounds[d.opKey]
-	if r.state != isOpen {
+	if r.state != isOpen && r.copied == nil {
 		if !c.hurt {
 			c.Failf("rank %d sends operation %d from a buffer that is free", h.ID, d.seq)
 		}
 		return
 	}
 	off, at, n := r.geo.Locate(d.sub, d.psn)
-	if r.share.job.algo == "inc" {
+	if d.eager {
+		d.payload = slices.Clone(r.copied[at : at+int64(n)])
+	} else if r.share.job.algo == "inc" {
 		d.payload = slices.Clone(r.share.recv[off : off+int64(n)]) // the Allgather of an Allreduce
 	} else {
 		d.payload = slices.Clone(r.share.send[at : at+int64(n)])
@@ -289,7 +303,7 @@ func (h *host) leave(d datagram) {
 		if m == h.ID || to.Dead {
 			continue
 		}
-		if to.rounds[d.opKey] == nil {
+		if to.rounds[d.opKey] == nil && !d.eager {
 			c.Failf("rank %d sends operation %d, for which rank %d is not ready", h.ID, d.seq, m)
 		}
 		to.grams.Push(d)
@@ -301,14 +315,19 @@ func (h *host) read(q readRequest) {
 	c, peer := h.c, h.c.hosts[q.to]
 	own, theirs := h.rounds[q.opKey], peer.rounds[q.opKey]
 	for _, chunks := range q.ranges {
-		if own.state != isOpen || theirs == nil || theirs.state != isOpen || peer.Dead {
+		if own.state != isOpen || theirs == nil || theirs.state != isOpen && theirs.copied == nil || peer.Dead {
 			if !c.hurt {
 				c.Failf("rank %d reads from rank %d in operation %d, but a buffer is free", h.ID, q.to, q.seq)
 			}
 			return // refused: the failure of the reader is on its way
 		}
 		off, n := own.geo.Span(q.sub, chunks.PSN, chunks.N)
-		copy(own.share.recv[off:off+n], theirs.share.recv[off:off+n])
+		if theirs.copied != nil {
+			_, at, _ := own.geo.Locate(q.sub, chunks.PSN)
+			copy(own.share.recv[off:off+n], theirs.copied[at:])
+		} else {
+			copy(own.share.recv[off:off+n], theirs.share.recv[off:off+n])
+		}
 		own.placements[q.sub].Finish(chunks.PSN, chunks.N)
 	}
 	h.node.ReadDone(c.Now, q.comm, q.seq, q.sub, q.ranges)

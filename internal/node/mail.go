@@ -408,7 +408,7 @@ func (p *mailPeer) overtakes(seq uint64, cost int64) bool {
 }
 
 // probeSenders asks the ranks that receives have waited for whether they are still there. A rank that has
-// closed the communicator answers that it has left (handleUnknownComm). Other ranks do not answer.
+// closed the communicator answers that it is gone (handleUnknownComm). Other ranks do not answer.
 func (n *Node) probeSenders(now step.Time, c *comm) {
 	b := &c.mail
 	if now < c.mailTimer(n.cfg.Timeout) || c.broken != nil {

@@ -149,9 +149,9 @@ type Node struct {
 	aggregators inc.Aggregation
 	live        liveness
 
-	removing     int // number of communicators to forget
-	lastRemoved  [64]removedComm
-	removedCount int
+	removing    int // number of communicators to forget
+	lastBroken  [64]brokenComm
+	brokenCount int
 
 	connected map[int]struct{} // ranks that this rank has sent to, and is therefore connected to
 	out       []Action

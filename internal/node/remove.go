@@ -43,8 +43,10 @@ func (n *Node) sweep() {
 		}
 		n.removing--
 		delete(n.comms, c.id)
-		n.lastRemoved[n.removedCount%len(n.lastRemoved)] = removedComm{c.id, c.nextSeq, c.broken}
-		n.removedCount++
+		if c.broken != nil {
+			n.lastBroken[n.brokenCount%len(n.lastBroken)] = brokenComm{c.id, c.broken}
+			n.brokenCount++
+		}
 		n.refuse(c)
 		n.out = append(n.out, Action{Kind: Removed, Comm: c.id})
 	}
@@ -124,38 +126,58 @@ func (n *Node) refuseAgreement(c *comm, a *agreement) {
 	}
 }
 
-// removedComm remembers a communicator that was removed.
-type removedComm struct {
+// brokenComm remembers the verdict of a communicator that broke and was removed.
+type brokenComm struct {
 	comm    uint32
-	nextSeq uint64
-	broken  *verdict // verdict that broke it; nil if the user closed an intact communicator
+	verdict *verdict
 }
 
-// handleUnknownComm handles a message for an unknown communicator. All members add a communicator
-// before any uses it, so this one existed. Most such messages are late and need no answer. But a rank
-// that takes part in an agreement, or starts a call that this rank never made, would wait for ever.
-// Only the most recently removed communicators are remembered for that purpose.
+// handleUnknownComm handles a message for an unknown communicator. All members add a communicator before any uses it,
+// so this one existed. Most such messages are late and need no answer. But a rank that takes part in an agreement, or
+// starts a call that this rank never made, would wait for ever.
+//
+// This rank does not remember which calls it has made, as it would have to do so for ever. The other rank can tell
+// (handleGone). The verdicts of the last communicators that broke are remembered, to blame the rank that failed.
 func (n *Node) handleUnknownComm(from int, m *wire.Msg) {
 	n.stats.Stale++
 	switch m.Kind {
 	case wire.MsgAgree:
 		n.sendAgreeGone(from, m)
 	case wire.MsgBarrier, wire.MsgReady, wire.MsgEagerFetch, wire.MsgFinishedAsk, wire.MsgOffer, wire.MsgProbeWait:
-		_, isMail := wire.MailSender(m.Seq)
-		if m.Flag || m.Kind == wire.MsgProbeWait && !isMail {
-			return // an eager message needs no answer, and the greeting before a probe has got one
+		if m.Flag {
+			return // the sender of an eager message does not wait
 		}
-		for _, g := range n.lastRemoved {
-			if g.comm == m.Comm && m.Seq >= g.nextSeq && g != (removedComm{}) {
-				n.sendClosed(from, m.Comm, g.broken)
+		for _, g := range n.lastBroken {
+			if g.comm == m.Comm && g.verdict != nil {
+				n.sendClosed(from, m.Comm, g.verdict)
 				return
 			}
 		}
+		n.sendDeaths(n.live.deaths, []int{from}, -1)
+		n.send(from, &wire.Msg{Kind: wire.MsgWaitState, Comm: m.Comm, Seq: m.Seq, State: gone})
 	}
 }
 
-// sendClosed tells a peer that this rank has left a communicator. If the communicator lost a member,
-// the peer first learns of that death. If it broke, the peer learns the verdict.
+// handleGone handles the news that a member has closed the communicator. Messages between two ranks stay in order, so
+// everything that the member has sent for any call was handled before. If a call still lacks something of it, the
+// member never makes that call. Otherwise the member has made the call, or the call does not need it.
+func (n *Node) handleGone(c *comm, from int, m *wire.Msg) {
+	if c.broken != nil {
+		return
+	}
+	r, _ := c.rankOf(from)
+	st, t := c.find(m.Seq), c.trace
+	lacks := st != nil && st.op.Awaits(r) || c.window.Awaits(r) || t != nil && t.call.next() == m.Seq && t.target == r
+	if _, isMail := wire.MailSender(m.Seq); isMail && !lacks {
+		lacks = slices.ContainsFunc(c.mail.posted, func(k *call) bool { return k.mail.peer == r })
+	}
+	if lacks {
+		n.breakAndNotify(c, verdict{culprit: from, reason: Left, seq: m.Seq}, from)
+	}
+}
+
+// sendClosed tells a peer that this rank has left a communicator without making a call of the peer. If the communicator
+// lost a member, the peer first learns of that death. If it broke, the peer learns the verdict.
 func (n *Node) sendClosed(to int, comm uint32, v *verdict) {
 	n.sendDeaths(n.live.deaths, []int{to}, -1)
 	if v == nil {

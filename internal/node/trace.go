@@ -14,6 +14,7 @@ const (
 	waiting                // the rank waits for Msg.Rank (a rank of the communicator)
 	busy                   // the rank waits for no other rank
 	complete               // the rank has completed the call
+	gone                   // the rank has closed the communicator: it has sent all that it ever sends
 )
 
 // trace is the search for the rank that an overdue call waits for.
@@ -192,6 +193,8 @@ func (n *Node) answerProbe(c *comm, from int, m *wire.Msg) {
 	case st != nil && st.done:
 	case st != nil:
 		a.State, a.Rank = waiting, uint32(st.op.WaitingOn())
+	case m.Seq >= c.nextSeq && c.removed:
+		a.State = gone
 	case m.Seq >= c.nextSeq:
 		a.State = notCalled
 		if w := c.waitingOn(c.calls.oldest()); w != c.rank {
@@ -208,6 +211,10 @@ func (n *Node) answerProbe(c *comm, from int, m *wire.Msg) {
 
 // handleWaitState continues the search after an answer.
 func (n *Node) handleWaitState(now step.Time, c *comm, from int, m *wire.Msg) {
+	if m.State == gone {
+		n.handleGone(c, from, m)
+		return
+	}
 	t := c.trace
 	if c.broken != nil || t == nil || t.call.next() != m.Seq || c.members[t.target] != from {
 		return

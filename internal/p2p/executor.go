@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -218,6 +219,17 @@ func (o *Executor) settle(now step.Time, out []step.Action) []step.Action {
 		return out
 	}
 	return o.complete(now, out)
+}
+
+// Awaits reports whether the Executor cannot end without a greeting that a rank has not sent. An eager Executor needs
+// one of a rank that it only sends to if it is too far ahead of that rank.
+func (o *Executor) Awaits(rank int) bool {
+	i := o.plan.contact(rank)
+	if o.phase != step.Transfer || i < 0 || o.peers[i].ready {
+		return false
+	}
+	toRank := func(s Send) bool { return int(s.To) == rank }
+	return i < o.plan.senders || !o.mayPut(i) && slices.ContainsFunc(o.plan.Sends[o.next:], toRank) || !o.eager()
 }
 
 // WaitingOn returns the rank that must act next.

@@ -106,6 +106,11 @@ func (m *Mail) reply(kind wire.MsgKind) step.Action {
 	return step.Action{Kind: step.ActSend, To: m.peer, Msg: wire.Msg{Kind: kind, Comm: m.offer.Comm, Seq: m.offer.Seq}}
 }
 
+// Awaits reports whether the Mail cannot end without the peer's answer to its offer.
+func (m *Mail) Awaits(rank int) bool {
+	return rank == m.peer && m.sends && !m.asked && m.phase == step.Transfer
+}
+
 // WaitingOn returns the rank that must act next.
 func (m *Mail) WaitingOn() int {
 	if m.put {
