@@ -120,7 +120,8 @@ func mcastNeedV6(t *testing.T) {
 	t.Helper()
 	m, err := OpenMulticast(mcastLoopback(t, 1, true))
 	if err != nil {
-		t.Skipf("no IPv6 multicast here (TestInNamespace makes its own): %v", err)
+		t.Log(err)
+		t.Skip("no IPv6 multicast here; as root, TestInNamespace makes its own")
 	}
 	_ = m.Close()
 }

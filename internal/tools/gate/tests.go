@@ -31,7 +31,9 @@ type result struct {
 // event is a line of test2json.
 type event struct{ Action, Test, Output string }
 
-const hang = 5 * time.Minute // longest time of a package in the gate
+// hang is the time after which the tests of a package count as hung. None takes more than a fifth of it on two idle
+// cores, so that a slow machine does not decide.
+const hang = 10 * time.Minute
 
 // execute runs the test binary of a package, or those of its tests that match.
 func (g *gate) execute(ctx context.Context, p *pkg, race bool, match string) *result {
@@ -157,7 +159,7 @@ func (g *gate) count(ctx context.Context, stage string, r *result) {
 	}
 	tests, text := r.failed, func(name string) string { return r.output[name] }
 	if len(tests) == 0 {
-		tests, text = []string{""}, func(string) string { return r.all }
+		tests, text = []string{""}, func(string) string { return crash(r.all) }
 	}
 	for _, name := range tests {
 		f := failure{stage: stage + "  " + r.pkg.name(), test: name, log: path, text: text(name) + why}
@@ -168,6 +170,14 @@ func (g *gate) count(ctx context.Context, stage string, r *result) {
 		f.replay += " " + r.pkg.name()
 		g.failures = append(g.failures, f)
 	}
+}
+
+// crash cuts what a package printed before it crashed.
+func crash(all string) string {
+	if at := final.FindStringIndex(all); at != nil {
+		return all[strings.LastIndexByte(all[:at[0]], '\n')+1:]
+	}
+	return all
 }
 
 // seedOf returns the seed of property tests, which soak chooses.
