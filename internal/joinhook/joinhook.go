@@ -18,6 +18,9 @@ type Hooks struct {
 	// piece. The rank's control side makes no progress until Watch returns.
 	Watch func(rank int, comm uint32, seq uint64, phase string)
 
+	// AggregatorPatience is how long Join waits for aggregators; 0 for the default.
+	AggregatorPatience time.Duration
+
 	// AggregatorRetry is the interval at which ranks try again to use aggregators that did not work; 0 for the default.
 	AggregatorRetry time.Duration
 }

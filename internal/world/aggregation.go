@@ -91,7 +91,8 @@ func (j *joining) connectAggregators(ctx context.Context, chunk int) error {
 		}
 		return nil
 	}
-	a.chunk, a.retry = chunk, joinhook.From(ctx).AggregatorRetry
+	hooks := joinhook.From(ctx)
+	a.chunk, a.retry = chunk, hooks.AggregatorRetry
 	var err error
 	a.port, err = aggregate.Open(aggregate.PortConfig{
 		Tree: j.Tree, Rank: j.Rank, SiteKey: j.SiteKey, Job: fmt.Sprintf("%016x", j.number("job")),
@@ -103,7 +104,7 @@ func (j *joining) connectAggregators(ctx context.Context, chunk int) error {
 	if err != nil {
 		a.port, mine.Why = nil, err.Error()
 	} else {
-		wait, cancel := context.WithTimeout(ctx, aggregatorPatience)
+		wait, cancel := context.WithTimeout(ctx, cmp.Or(hooks.AggregatorPatience, aggregatorPatience))
 		state := a.port.Wait(wait)
 		cancel()
 		mine.Works, mine.Why = state.Window > 0, state.Why
