@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 		exit(rank(args[1]))
 	case len(args) > 1 && args[0] == "aggregator":
 		exit(relay(args[1:]))
-	case len(args) == 2 && args[0] == "bounce":
-		exit(bounce(args[1]))
+	case len(args) == 3 && args[0] == "bounce":
+		exit(bounce(args[1], args[2]))
 	case len(args) == 1 && args[0] == "stream":
 		exit(stream())
 	case len(args) == 4 && args[0] == "halves":
