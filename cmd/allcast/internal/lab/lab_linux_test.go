@@ -18,6 +18,7 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 	"github.com/allcast/allcast/internal/report"
 	"github.com/allcast/allcast/internal/sim"
+	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/internal/topology"
 )
 
@@ -87,6 +88,35 @@ func runPerf(t *testing.T, args, command string) (perf map[string]any, c lab.Cou
 	return perf, c
 }
 
+// hops is the longest path between two hosts of a fat-tree, in links.
+const hops = 4
+
+// probes returns how many bytes the hosts sent by multicast beside what the ranks report. Ranks probe multicast when
+// they join, longer on a busy machine.
+func probes(c *lab.Counters, reported float64) float64 {
+	for _, p := range c.Ports {
+		if strings.HasPrefix(p.Port, "host") {
+			reported -= float64(p.McastRx)
+		}
+	}
+	return -reported
+}
+
+// checkMulticast checks that each byte which ranks report to have multicast crosses each link of its tree once. A
+// datagram contains only our header of 16 bytes and the payload. Lost datagrams cross fewer links, and are repaired.
+func checkMulticast(t *testing.T, g *topology.Graph, perf map[string]any, c *lab.Counters, reported, payload float64) {
+	t.Helper()
+	links := float64(g.Tree(0).Links(0))
+	extra := probes(c, reported)
+	missed := hops * perf["repaired_bytes"].(float64) / (links * payload)
+	r := (float64(c.McastLinkBytes) - links*extra) / (links * payload)
+	t.Logf("contents of datagrams are %.4f times the minimal tree's payload; probes %.4f; missed at most %.4f", r,
+		extra/payload, missed)
+	if extra < 0 || r < 1-missed || r > 1.003 {
+		t.Errorf("contents of datagrams are %.4f times the minimal tree's payload, want 1 to 1.003", r)
+	}
+}
+
 // The paper's main claim, on real ports: with multicast, all links together carry little more than the payload on a
 // minimal tree. With the ring, they carry 1.5 to 2.1 times as much.
 func TestTraffic(t *testing.T) {
@@ -101,23 +131,16 @@ func TestTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	minimal := float64(g.TreeTraversals() * bytes * iters)
-	// Ranks probe multicast when they join, longer on a busy machine. All other traffic of the hosts are these probes,
-	// which took the same tree.
-	probes := -float64(g.Hosts) * iters * perf["mcast_bytes"].(float64)
-	for _, p := range mcast.Ports {
-		if strings.HasPrefix(p.Port, "host") {
-			probes += float64(p.McastRx)
-		}
-	}
-	probes *= float64(g.Tree(0).Links(0))
-	t.Logf("mcast: %d bytes on all links, %.4f of the minimal tree's payload, of which probes %.4f", mcast.LinkBytes,
-		float64(mcast.LinkBytes)/minimal, probes/minimal)
-	if r := (float64(mcast.LinkBytes) - probes) / minimal; probes < 0 || r < 1 || r > 1.06 {
-		t.Errorf("mcast: %.4f times the minimal tree's payload, want 1 to 1.06", r)
-	}
-	// A datagram contains only our header of 16 bytes and the payload.
-	if r := (float64(mcast.McastLinkBytes) - probes) / minimal; r < 1 || r > 1.003 {
-		t.Errorf("mcast: contents of datagrams are %.4f times the minimal tree's payload", r)
+	calls := float64(g.Hosts * iters)
+	checkMulticast(t, g, perf, &mcast, calls*perf["mcast_bytes"].(float64), calls*bytes)
+	// All links together carry little besides datagrams. Repairs come on top on a busy machine: no rank sent more of
+	// them than the busiest.
+	repairs := hops * calls * (perf["sent_bytes"].(float64) - perf["mcast_bytes"].(float64))
+	rest := float64(mcast.LinkBytes - mcast.McastLinkBytes)
+	t.Logf("%.4f of the payload besides contents of datagrams, repairs at most %.4f", rest/minimal, repairs/minimal)
+	if rest > 0.06*minimal+max(0, repairs) {
+		t.Errorf("besides contents of datagrams, the links carry %.4f of the minimal tree's payload, repairs at most %.4f",
+			rest/minimal, repairs/minimal)
 	}
 	if perf["repaired_bytes"] == 0.0 {
 		checkTree(t, g, mcast.Ports)
@@ -131,12 +154,12 @@ func TestTraffic(t *testing.T) {
 	if perf["algo"] != "ring" || perf["wrong"] != 0.0 {
 		t.Fatalf("%v", perf)
 	}
-	if r := float64(ring.LinkBytes-ring.McastLinkBytes) / (float64(mcast.LinkBytes) - probes); r < 1.5 || r > 2.1 {
+	if r := float64(ring.LinkBytes-ring.McastLinkBytes) / minimal; r < 1.5 || r > 2.1 {
 		t.Errorf("the ring puts %.2f times as many bytes on the links, want 1.5 to 2.1", r)
 	}
 }
 
-// Without joining and the barriers of perf, a Broadcast of 64 KiB puts little more on the links than its payload.
+// The counters of a second command, here joining and barriers, are apart from those of a Broadcast.
 func TestBaseline(t *testing.T) {
 	const spec, bytes, iters = "fat-tree:16,4,2", 65536, 40
 	cmd := prepare(t, "run", "--topology "+spec+" --json",
@@ -158,13 +181,13 @@ func TestBaseline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	minimal := float64(g.Tree(0).Links(0)) * bytes * iters
-	r := (float64(c.LinkBytes) - float64(c.BaselineLinkBytes)) / minimal
-	t.Logf("%.4f times the minimal tree's payload", r)
-	// The ranks of the baseline may have probed multicast more often than those of the command.
-	if c.BaselineLinkBytes == 0 || c.BaselineLinkBytes >= c.LinkBytes || r < 0.95 || r > 1.25 {
-		t.Errorf("%d bytes on all links, %d of the baseline: %.4f times the minimal tree's payload, want 0.95 to 1.25",
-			c.LinkBytes, c.BaselineLinkBytes, r)
+	var perf map[string]any
+	if err := json.Unmarshal([]byte(lines[0]), &perf); err != nil {
+		t.Fatal(err)
+	}
+	checkMulticast(t, g, perf, &c, iters*perf["mcast_bytes"].(float64), iters*bytes)
+	if minimal := uint64(g.Tree(0).Links(0) * bytes * iters); c.BaselineLinkBytes == 0 || c.BaselineLinkBytes > minimal/2 {
+		t.Errorf("the baseline put %d bytes on all links, want less than half of %d", c.BaselineLinkBytes, minimal)
 	}
 }
 
@@ -256,9 +279,10 @@ func TestSubgroups(t *testing.T) {
 	if perf["subgroups"] != 2.0 || perf["wrong"] != 0.0 {
 		t.Fatalf("%v", perf)
 	}
+	most := 512<<10*1.003 + probes(&c, perf["mcast_bytes"].(float64))
 	for _, p := range c.Ports {
-		if p.Switch == "leaf0" && strings.HasPrefix(p.Port, "spine") && (p.McastTx < 512<<10 || p.McastTx > 700<<10) {
-			t.Errorf("%d bytes of multicast to %s, want slightly more than half a MiB", p.McastTx, p.Port)
+		if p.Switch == "leaf0" && strings.HasPrefix(p.Port, "spine") && (p.McastTx < 512<<10 || float64(p.McastTx) > most) {
+			t.Errorf("%d bytes of multicast to %s, want half a MiB to %.0f", p.McastTx, p.Port, most)
 		}
 	}
 	o := clitest.Finish(t, prepare(t, "run", "--topology star:2 --groups 1", "allcast", "perf", "broadcast", "--algo",
@@ -291,13 +315,11 @@ func startRanks(t *testing.T, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if n, _ := filepath.Glob(cmd.Dir + "/rank*"); len(n) == 4 {
-			return
-		}
-		if time.Now().After(limit) {
-			t.Fatal("the ranks do not start")
-		}
+	if !testenv.Soon(func() bool {
+		n, _ := filepath.Glob(cmd.Dir + "/rank*")
+		return len(n) == 4
+	}) {
+		t.Fatal("the ranks do not start")
 	}
 }
 
