@@ -43,3 +43,37 @@ func TestConnections(t *testing.T) {
 		return nil
 	})
 }
+
+// Small calls whose algorithm nobody chose do not connect all ranks, also where nothing was measured.
+func TestAutoConnections(t *testing.T) {
+	const size, n = 16, 4096
+	for name, call := range map[string]func(ctx context.Context, c *allcast.Comm, one, all []byte) error{
+		"allgather": func(ctx context.Context, c *allcast.Comm, one, all []byte) error { return c.Allgather(ctx, one, all) },
+		"allreduce": func(ctx context.Context, c *allcast.Comm, _, all []byte) error {
+			return c.Allreduce(ctx, nil, all, allcast.Int32, allcast.Sum)
+		},
+		"alltoall":  func(ctx context.Context, c *allcast.Comm, _, all []byte) error { return c.Alltoall(ctx, nil, all) },
+		"broadcast": func(ctx context.Context, c *allcast.Comm, one, _ []byte) error { return c.Broadcast(ctx, one, 0) },
+		"gather":    func(ctx context.Context, c *allcast.Comm, one, all []byte) error { return c.Gather(ctx, one, all, 0) },
+		"reduce": func(ctx context.Context, c *allcast.Comm, _, all []byte) error {
+			return c.Reduce(ctx, all, slices.Clone(all), allcast.Int32, allcast.Sum, 0)
+		},
+		"reduce-scatter": func(ctx context.Context, c *allcast.Comm, one, all []byte) error {
+			return c.ReduceScatter(ctx, all, one, allcast.Int32, allcast.Sum)
+		},
+		"scatter": func(ctx context.Context, c *allcast.Comm, one, all []byte) error { return c.Scatter(ctx, all, one, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := allcast.Options{NoCalibration: true}
+			allcasttest.Run(t, size, opts, func(ctx context.Context, c *allcast.Comm) error {
+				if err := call(ctx, c, make([]byte, n), make([]byte, n*size)); err != nil {
+					return err
+				}
+				if n := len(c.Stats().Peers); n > 8 {
+					t.Errorf("rank %d is connected to %d ranks", c.Rank(), n)
+				}
+				return nil
+			})
+		})
+	}
+}

@@ -23,6 +23,7 @@ type Net struct {
 	Inc       bool    // whether the network reduces data
 	Eager     int64   // largest buffer, in bytes, for which point-to-point calls send without a greeting
 	Message   float64 // time that a rank spends on one more small message, nanoseconds; 0: a quarter of Latency
+	Connect   float64 // a call's share of the time to connect to one more rank, nanoseconds; see costs.partners
 	Whole     bool    // whether pipelined algorithms keep to their default segments; otherwise any are candidates
 }
 
@@ -97,6 +98,7 @@ func Choose(op string, p int, n int64, net Net) (Choice, error) {
 	}
 	for i, e := range all {
 		all[i].whole = e.Segment == c.defaultSegment(op, e.Algo)
+		all[i].NS += net.Connect * max(0, c.partners(op, e.Algo)-c.rounds())
 	}
 	slices.SortStableFunc(all, func(a, b Estimate) int { return cmp.Compare(a.NS, b.NS) })
 	pick := all[0]
@@ -169,6 +171,17 @@ func (c *costs) first(n float64, h int) float64 {
 
 // rounds is log2(p), rounded up.
 func (c *costs) rounds() float64 { return float64(bits.Len(uint(c.p - 1))) }
+
+// partners is the number of ranks that the busiest rank of an algorithm is connected to. Barriers connect each rank to
+// about log2(p) ranks anyway. Connections to more of them are made for the sake of one algorithm, and making them takes
+// longer than a small call: a mesh of 256 ranks has 65,000.
+func (c *costs) partners(op, algo string) float64 {
+	switch {
+	case algo == "linear", algo == "pairwise", op == "reduce" && algo == "ring":
+		return float64(c.p - 1)
+	}
+	return c.rounds()
+}
 
 func (c *costs) powerOfTwo() bool { return c.p&(c.p-1) == 0 }
 

@@ -2,6 +2,8 @@ package model_test
 
 import (
 	"math"
+	"math/bits"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,5 +149,87 @@ func TestChooseMessage(t *testing.T) {
 		if c, err := model.Choose("alltoall", 8, 64, net); err != nil || c.Algo != want {
 			t.Errorf("messages of %v ns: %s, %v; want %s", message, c.Algo, err, want)
 		}
+	}
+}
+
+// The ranks that an algorithm connects a rank to are those of its plan, if they are more than a logarithm of all.
+func TestChoosePartners(t *testing.T) {
+	for op, kind := range chooseKinds {
+		for _, p := range []int{17, 32, 100} {
+			free, err := model.Choose(op, p, 60*4096, testNet())
+			if err != nil {
+				t.Fatal(err)
+			}
+			net := testNet()
+			net.Connect = 1e6
+			paid, err := model.Choose(op, p, 60*4096, net)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range paid.All {
+				if e.Algo == "mcast" || e.Algo == "inc" {
+					continue
+				}
+				i := slices.IndexFunc(free.All, func(f model.Estimate) bool {
+					return f.Algo == e.Algo && f.Segment == e.Segment && f.Chains == e.Chains
+				})
+				extra, rounds := (e.NS-free.All[i].NS)/net.Connect, bits.Len(uint(p-1))
+				most := partners(t, kind, e, p)
+				if mesh := most > 3*rounds; mesh != (extra > 0) || mesh && math.Abs(extra-float64(most-rounds)) > 1e-3 {
+					t.Errorf("%s/%s on %d ranks: %.3f connections for its sake; its plan has %d partners", op, e.Algo, p, extra, most)
+				}
+			}
+		}
+	}
+}
+
+// partners returns the number of ranks that the busiest rank of a plan exchanges messages with.
+func partners(t *testing.T, kind p2p.Kind, e model.Estimate, p int) (most int) {
+	t.Helper()
+	s := p2p.Spec{Kind: kind, Size: p, Bytes: 60 * 4096, Segment: e.Segment, Align: 4096, Counts: make([]int64, p)}
+	for i := range s.Counts {
+		s.Counts[i] = 60 * 4096
+	}
+	for s.Rank = range p {
+		plan, err := p2p.New(e.Algo, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranks := map[int32]bool{}
+		for _, x := range plan.Sends {
+			ranks[x.To] = true
+		}
+		for _, x := range plan.Recvs {
+			ranks[x.From] = true
+		}
+		most = max(most, len(ranks))
+	}
+	return most
+}
+
+// Where connections cost time, small calls on many ranks choose an algorithm that needs few, and large ones may not.
+func TestChooseConnections(t *testing.T) {
+	net := model.Net{
+		Rate: 1, Latency: 10e3, Message: 40e3, Connect: 20e3, Hops: 2, Chunk: 1460, Datagram: 100, Packet: 66, Whole: true,
+		Eager: 256 << 10,
+	}
+	for op := range chooseKinds {
+		if op == "gatherv" || op == "scatterv" {
+			continue // have one algorithm
+		}
+		for _, p := range []int{16, 64, 128, 188, 256, 1000} {
+			for _, n := range []int64{8, 4096} {
+				c, err := model.Choose(op, p, n, net)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if k := partners(t, chooseKinds[op], c.Estimate, p); k > 3*bits.Len(uint(p)) {
+					t.Errorf("%s of %d bytes on %d ranks: %s, with %d partners", op, n, p, c.Algo, k)
+				}
+			}
+		}
+	}
+	if c, err := model.Choose("alltoall", 128, 1<<20, net); err != nil || c.Algo != "pairwise" {
+		t.Errorf("a large alltoall: %s, %v; want pairwise", c.Algo, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,25 +54,36 @@ func (p *peer) watch(c io.Reader) error {
 	return fabric.ErrGoodbye
 }
 
-// dial retries until the timeout, since the peer may be slow to start.
+// dial connects to the peer. It retries until the peer has been silent for the timeout, since the peer may be slow to
+// start, or busy: an answer that leads to nothing is a sign of life as well.
 func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	const first, limit = 5 * time.Millisecond, 200 * time.Millisecond
+	t := p.t
+	if p.rank != (t.cfg.Rank+1)%t.cfg.Size { // heartbeats go to the next rank, and must not wait for connections to others
+		end, err := t.turns.take(ctx)
+		if err != nil {
+			return nil, authLink{}, fmt.Errorf("connect: %w", err)
+		}
+		defer end()
+	}
 	begin := time.Now()
-	ctx, cancel := context.WithDeadline(ctx, begin.Add(p.t.cfg.Timeout))
-	defer cancel()
+	sign := begin
 	for pause := first; ; pause = min(2*pause, limit) {
-		c, link, err := p.try(ctx)
-		retry := true
+		c, link, answered, err := p.try(ctx)
+		if answered {
+			sign = time.Now()
+		}
+		retry := ctx.Err() == nil && time.Since(sign) < t.cfg.Timeout
 		switch {
 		case err == nil:
 			return c, link, nil
 		case errors.Is(err, errAuthLeft):
 			return nil, link, fabric.ErrGoodbye
 		case errors.Is(err, errAuth):
-			p.t.log.Warn("connect", "peer", p.rank, "err", err)
+			t.log.Warn("connect", "peer", p.rank, "err", err)
 			retry = false
 		case errors.Is(err, syscall.ECONNREFUSED):
-			retry = time.Since(begin) <= p.t.cfg.limits.refused && p.state() == session.Open
+			retry = retry && time.Since(begin) <= t.cfg.limits.refused && p.state() == session.Open
 		}
 		if retry {
 			select {
@@ -83,31 +96,85 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	}
 }
 
-func (p *peer) try(ctx context.Context) (*net.TCPConn, authLink, error) {
+// try makes one attempt, and reports whether the peer answered.
+func (p *peer) try(ctx context.Context) (_ *net.TCPConn, link authLink, answered bool, err error) {
 	t := p.t
-	d := net.Dialer{KeepAlive: -1} // see tune
+	d := net.Dialer{KeepAlive: -1, Timeout: min(t.cfg.limits.connect, t.cfg.Timeout)} // see tune
 	d.SetMultipathTCP(false)
 	if t.cfg.Local.IsValid() {
 		d.LocalAddr = &net.TCPAddr{IP: t.cfg.Local.AsSlice(), Zone: t.cfg.Local.Zone()}
+		d.Control = tcpLatePort
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.handshake())
-	defer cancel()
 	nc, err := d.DialContext(ctx, "tcp", t.cfg.Addrs[p.rank])
 	if err != nil {
-		return nil, authLink{}, err
+		return nil, link, false, err
 	}
 	inherit.Conn(nc)
 	c := nc.(*net.TCPConn)
 	t.tune(c)
+	patient := &patientConn{Conn: c, ctx: ctx, limit: tcpBusy * t.cfg.Timeout, signs: p.recvd.Load}
 	// A deadline in the past ends the handshake when the context does.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
-	link, err := t.self.dial(c, p.rank)
+	link, err = t.self.dial(patient, p.rank)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
 	if err != nil {
 		_ = c.Close()
-		return nil, authLink{}, err
+		return nil, authLink{}, patient.answered, err
 	}
-	return c, link, nil
+	return c, link, true, nil
+}
+
+// patientConn is a connection whose other side may be slow. It fails once nothing was heard of that side for a time:
+// an attempt that is given up and repeated costs a busy machine the work twice.
+type patientConn struct {
+	net.Conn
+	ctx      context.Context
+	limit    time.Duration
+	signs    func() uint64 // grows with other signs of life
+	answered bool
+}
+
+func (c *patientConn) Read(b []byte) (n int, err error) {
+	for {
+		before := c.signs()
+		if err := c.SetDeadline(time.Now().Add(c.limit)); err != nil {
+			return 0, err
+		}
+		if c.ctx.Err() != nil { // it may have ended before the new deadline
+			return 0, c.ctx.Err()
+		}
+		n, err = c.Conn.Read(b)
+		c.answered = c.answered || n > 0
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || c.ctx.Err() != nil || c.signs() == before {
+			return n, err
+		}
+	}
+}
+
+// tcpTurns limits the connections that a rank opens at a time. Ranks that all connect to all others at once keep each
+// other so busy that no handshake ends for long.
+type tcpTurns chan struct{}
+
+const (
+	tcpAtOnce = 8
+	// tcpDialTurn is when the next connection is opened although this one is not complete, because a peer that does not
+	// answer must not hold up others.
+	tcpDialTurn = 500 * time.Millisecond
+)
+
+// take blocks until the caller may connect. The caller calls end afterwards.
+func (q tcpTurns) take(ctx context.Context) (end func(), err error) {
+	select {
+	case q <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	leave := sync.OnceFunc(func() { <-q })
+	timer := time.AfterFunc(tcpDialTurn, leave)
+	return func() { timer.Stop(); leave() }, nil
 }

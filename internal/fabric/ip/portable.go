@@ -5,6 +5,7 @@ package ip
 import (
 	"errors"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -23,6 +24,9 @@ func (t *TCP) poll(*peerIn, *net.TCPConn) error { return errors.ErrUnsupported }
 
 // tcpUserTimeout does nothing: heartbeats and the write deadline must do.
 func tcpUserTimeout(*net.TCPConn, time.Duration) error { return nil }
+
+// tcpLatePort does nothing: each connection has a port of its own.
+func tcpLatePort(string, string, syscall.RawConn) error { return nil }
 
 // openMulticast opens plain sockets.
 func openMulticast(p *mcastPlan) (*Multicast, error) { return openPortable(p) }

@@ -35,11 +35,16 @@ type TCPConfig struct {
 	limits *tcpLimits // nil: tcpDefaults
 }
 
-const tcpTimeout = 10 * time.Second
+const (
+	tcpTimeout = 10 * time.Second
+	// tcpBusy is how many timeouts a peer may take to answer once its kernel has accepted a connection. The peer may be
+	// starved by other processes; if it is dead, heartbeats show that earlier.
+	tcpBusy = 3
+)
 
 // tcpLimits bound what a rank waits for. Tests change them.
 type tcpLimits struct {
-	handshake time.Duration // one attempt
+	connect time.Duration // one attempt, up to the handshake
 	// refused is how long a refused connection is retried. Listeners exist before their addresses
 	// are known, so a refusal means that the process is gone.
 	refused time.Duration
@@ -51,7 +56,7 @@ type tcpLimits struct {
 }
 
 var tcpDefaults = tcpLimits{
-	handshake: 5 * time.Second, refused: time.Second, goodbye: 2 * time.Second, flush: time.Second,
+	connect: 5 * time.Second, refused: time.Second, goodbye: 2 * time.Second, flush: time.Second,
 	grace: 500 * time.Millisecond,
 }
 
@@ -77,6 +82,7 @@ type TCP struct {
 	closing sync.Once
 
 	pending tcpPending
+	turns   tcpTurns
 	buffers peerPool
 
 	regMu sync.RWMutex // read-locked while a registered buffer is read
@@ -144,6 +150,7 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: protection},
 		log:   cfg.Logger,
 		peers: make([]*peer, cfg.Size),
+		turns: make(tcpTurns, tcpAtOnce),
 		reg:   make(map[fabric.OpKey][]byte),
 	}
 	t.pending.limit = 2*cfg.Size + 64

@@ -93,10 +93,11 @@ func (t *TCP) greet(c *net.TCPConn) {
 		t.strange(c, err)
 		return
 	}
-	p := t.peers[from]
+	// The time limit of the handshake ends before the admission: afterwards, a failure is the loss of the peer.
+	p, err := t.peers[from], c.SetDeadline(time.Time{})
 	in, verdict := p.admit(c, link)
-	// Ready comes after the admission, so that the peer sends nothing too early.
-	err = authSend(c, uint8(verdict))
+	// Ready comes after the admission, so that the peer sends nothing too early. The socket takes it at once.
+	err = errors.Join(err, authSend(c, uint8(verdict)))
 	if in == nil {
 		// Expected when both ranks leave at the same time.
 		level := slog.LevelWarn
@@ -106,9 +107,6 @@ func (t *TCP) greet(c *net.TCPConn) {
 		t.log.Log(context.Background(), level, "connection refused", "peer", from, "verdict", int(verdict))
 		_ = c.Close() // no reset: everything the dialler sent was read
 		return
-	}
-	if err == nil {
-		err = c.SetDeadline(time.Time{})
 	}
 	if err == nil && t.cfg.Poller != nil {
 		why := t.poll(in, c)
@@ -123,12 +121,9 @@ func (t *TCP) greet(c *net.TCPConn) {
 	p.inEnded(in, err)
 }
 
-// handshake is the time limit of one attempt to connect.
-func (t *TCP) handshake() time.Duration { return min(t.cfg.limits.handshake, t.cfg.Timeout) }
-
 func (t *TCP) authenticate(c *net.TCPConn) (int, authLink, error) {
 	const drain = 4096 // larger than the hello of any version
-	if err := c.SetDeadline(time.Now().Add(t.handshake())); err != nil {
+	if err := c.SetDeadline(time.Now().Add(t.cfg.Timeout)); err != nil {
 		return 0, authLink{}, err
 	}
 	t.tune(c)

@@ -3,6 +3,7 @@ package ip
 import (
 	"errors"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,15 @@ func tcpUserTimeout(c *net.TCPConn, d time.Duration) error {
 		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 	})
 	return errors.Join(err, set)
+}
+
+// tcpLatePort makes the kernel choose the port of a connection when it knows where the connection goes, so that
+// connections to different peers can share a port (ip(7), IP_BIND_ADDRESS_NO_PORT).
+func tcpLatePort(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) {
+		// Before Linux 4.2, each connection has a port of its own. IPv6 sockets have this option, too.
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	})
 }
 
 // tcpTurn is how many bytes of a connection are read before other connections are served.

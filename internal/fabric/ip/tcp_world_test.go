@@ -180,7 +180,7 @@ const tcpPatience = 2 * time.Minute
 // patientLimits are those of a rank that loses nobody because the machine is busy.
 func patientLimits() *tcpLimits {
 	l := tcpDefaults
-	l.handshake, l.goodbye, l.flush = tcpPatience, tcpPatience, tcpPatience
+	l.connect, l.goodbye, l.flush = tcpPatience, tcpPatience, tcpPatience
 	return &l
 }
 
