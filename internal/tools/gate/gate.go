@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 // A gate is one run, and what it found.
 type gate struct {
+	out      io.Writer
 	ctx      context.Context //nolint:containedctx // one run, one context
 	mode     string
 	soaking  bool
@@ -35,8 +37,8 @@ var settings = map[string]string{
 	"RAPID_SEED": "1",
 }
 
-func newGate(ctx context.Context, mode string) (*gate, error) {
-	g := &gate{ctx: ctx, mode: mode, soaking: mode == "soak", started: time.Now(), skips: map[string]int{}}
+func newGate(ctx context.Context, out io.Writer, mode string) (*gate, error) {
+	g := &gate{out: out, ctx: ctx, mode: mode, soaking: mode == "soak", started: time.Now(), skips: map[string]int{}}
 	g.env = os.Environ()
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		if mode == "soak" && name == "RAPID_SEED" {
@@ -62,6 +64,8 @@ func newGate(ctx context.Context, mode string) (*gate, error) {
 	return g, err
 }
 
+func (g *gate) printf(format string, args ...any) { _, _ = fmt.Fprintf(g.out, format, args...) }
+
 func (g *gate) close() { _ = os.RemoveAll(g.work) }
 
 // A failure is a test or a stage that failed.
@@ -72,21 +76,21 @@ type failure struct {
 
 const longest = 60 // lines of a failure to print; the log has all
 
-func (f *failure) print() {
-	fmt.Printf("\nFAIL  %s\n", strings.TrimSpace(f.stage+"  "+f.test))
+func (g *gate) print(f *failure) {
+	g.printf("\nFAIL  %s\n", strings.TrimSpace(f.stage+"  "+f.test))
 	lines := strings.Split(strings.TrimRight(f.text, "\n"), "\n")
 	if n := len(lines); n > longest {
 		lines = append(slices.Clone(lines[:longest/2]), fmt.Sprintf("... %d lines ...", n-longest))
 		lines = append(lines, strings.Split(strings.TrimRight(f.text, "\n"), "\n")[n-longest/2:]...)
 	}
 	for _, line := range lines {
-		fmt.Println("   ", line)
+		g.printf("    %s\n", line)
 	}
 	if f.replay != "" {
-		fmt.Println("replay:", f.replay)
+		g.printf("replay: %s\n", f.replay)
 	}
 	if f.log != "" {
-		fmt.Println("log:   ", f.log)
+		g.printf("log:    %s\n", f.log)
 	}
 }
 
@@ -94,25 +98,25 @@ func (f *failure) print() {
 func (g *gate) summary() error {
 	total := time.Since(g.started).Round(time.Second)
 	if g.skipped > 0 {
-		fmt.Printf("\nskipped %d tests:\n", g.skipped)
+		g.printf("\nskipped %d tests:\n", g.skipped)
 		reasons := slices.SortedFunc(maps.Keys(g.skips), func(a, b string) int { return g.skips[b] - g.skips[a] })
 		for _, reason := range reasons {
-			fmt.Printf("%6d  %s\n", g.skips[reason], reason)
+			g.printf("%6d  %s\n", g.skips[reason], reason)
 		}
 	}
 	for _, text := range g.leftOut {
-		fmt.Println("left out:", text)
+		g.printf("left out: %s\n", text)
 	}
 	for _, text := range g.flaky {
-		fmt.Println("FLAKY", text)
+		g.printf("FLAKY %s\n", text)
 	}
-	fmt.Printf("\n%d passed, %d failed, %d skipped\n", g.passed, len(g.failures), g.skipped)
+	g.printf("\n%d passed, %d failed, %d skipped\n", g.passed, len(g.failures), g.skipped)
 	if len(g.failures) == 0 {
-		fmt.Printf("make %s passed in %v\n", g.mode, total)
+		g.printf("make %s passed in %v\n", g.mode, total)
 		return nil
 	}
 	for _, f := range g.failures {
-		fmt.Printf("FAIL  %s\n", strings.TrimSpace(f.stage+"  "+f.test))
+		g.printf("FAIL  %s\n", strings.TrimSpace(f.stage+"  "+f.test))
 	}
 	return fmt.Errorf("%d failures after %v; logs are in %s", len(g.failures), total, g.logs)
 }

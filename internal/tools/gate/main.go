@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -20,7 +21,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, os.Stdout, os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gate:", err)
@@ -28,7 +29,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("gate", flag.ContinueOnError)
 	only := flags.String("only", "", "run only the stages whose names start with one of these, separated by commas")
 	list := flags.Bool("list", false, "list the stages")
@@ -40,7 +41,7 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	g, err := newGate(ctx, mode)
+	g, err := newGate(ctx, out, mode)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	if *list {
 		for _, s := range stages {
-			fmt.Println(s.name)
+			g.printf("%s\n", s.name)
 		}
 		return nil
 	}
@@ -85,7 +86,7 @@ func (g *gate) stage(s *stage) error {
 	if err := g.ctx.Err(); err != nil {
 		return err
 	}
-	fmt.Printf("%-34s", s.name)
+	g.printf("%-34s", s.name)
 	record := ""
 	if s.inputs != nil {
 		var err error
@@ -93,14 +94,14 @@ func (g *gate) stage(s *stage) error {
 			return err
 		}
 		if g.mode == "check" && os.Getenv("CHECK") != "all" && exists(record) {
-			fmt.Println("unchanged since it passed (CHECK=all runs it)")
+			g.printf("unchanged since it passed (CHECK=all runs it)\n")
 			return nil
 		}
 	}
 	begin := time.Now()
 	if s.missing != nil {
 		if why := s.missing(g.ctx); why != "" {
-			fmt.Println("left out")
+			g.printf("left out\n")
 			g.leftOut = append(g.leftOut, s.name+": "+why)
 			return nil
 		}
@@ -115,9 +116,9 @@ func (g *gate) stage(s *stage) error {
 	if len(g.failures) > failed {
 		word = "FAILED"
 	}
-	fmt.Printf("%-7s%7s  %s\n", word, took.Round(time.Second), detail)
+	g.printf("%-7s%7s  %s\n", word, took.Round(time.Second), detail)
 	for _, f := range g.failures[failed:] {
-		f.print()
+		g.print(&f)
 	}
 	if record != "" && word == "ok" {
 		return touch(record)

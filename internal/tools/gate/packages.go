@@ -22,14 +22,16 @@ const (
 // kinds lists packages and folders of packages. All others start processes.
 var kinds = map[kind][]string{
 	library: {
-		"", "allcasttest", "store", "transfer", "internal/engine", "internal/fabric", "internal/aggregate", "internal/rendezvous",
-		"internal/world", "internal/observe", "internal/offload", "internal/inherit",
+		"", "allcasttest", "store", "transfer", "internal/engine", "internal/fabric", "internal/aggregate",
+		"internal/rendezvous", "internal/world", "internal/observe", "internal/offload", "internal/inherit",
 	},
 	pure: {
-		"internal/agree", "internal/archtest", "internal/background", "internal/calltest", "internal/clustertest", "internal/figure",
-		"internal/inc", "internal/mcast", "internal/model", "internal/node", "internal/p2p", "internal/paper", "internal/pcap",
-		"internal/place", "internal/plan", "internal/reduce", "internal/report", "internal/seal", "internal/settings", "internal/sim",
-		"internal/step", "internal/testenv", "internal/topology", "internal/units", "internal/wire", "bench",
+		"internal/agree", "internal/archtest", "internal/background", "internal/calltest",
+		"internal/clustertest", "internal/figure", "internal/inc", "internal/mcast", "internal/model",
+		"internal/node", "internal/p2p", "internal/paper", "internal/pcap", "internal/place",
+		"internal/plan", "internal/reduce", "internal/report", "internal/seal", "internal/settings",
+		"internal/sim", "internal/step", "internal/testenv", "internal/topology", "internal/units",
+		"internal/wire", "bench",
 	},
 }
 

@@ -9,7 +9,8 @@ import (
 
 // final matches failures that no second run excuses: races, panics, hangs, leaks and wrong data.
 var final = regexp.MustCompile(
-	`(?im)DATA RACE|^panic: |^fatal error: |SIGSEGV|AddressSanitizer|test timed out|leaks?\b|unexpected goroutines|\bwrong\b|corrupt`)
+	`(?im)DATA RACE|^panic: |^fatal error: |SIGSEGV|AddressSanitizer|test timed out|` +
+		`leaks?\b|unexpected goroutines|\bwrong\b|corrupt`)
 
 // again runs the failed tests of a networked package three times more, each alone on the machine. If all these
 // runs pass, the failure was chance: a defect to fix first, but none of the change that is checked. It says in

@@ -52,8 +52,8 @@ func check(g *gate) []stage {
 		g.alone("processes and networks", started, false),
 		{
 			name: "C library", missing: program("gcc", "make", "pkg-config"),
-			run: g.commands("c", "make --no-print-directory lib build test-c", "make --no-print-directory -C examples/c clean all",
-				"bin/allcast run -n 3 -- examples/c/broadcast", "bin/allcast run -n 3 -- examples/c/event_loop"),
+			run: g.commands("c", "make --no-print-directory lib build test-c",
+				"make --no-print-directory -C examples/c clean all", "bin/allcast run -n 3 -- examples/c/broadcast", "bin/allcast run -n 3 -- examples/c/event_loop"),
 		},
 		{name: "exit statuses", run: g.commands("statuses", "bash .ci/statuses")},
 		{
@@ -73,8 +73,9 @@ func recorded(g *gate) []stage {
 			run: g.commands("spin", "bash formal/check"),
 		},
 		{
-			name: "MPI programs", inputs: []string{"bindings/mpi", "bindings/c"}, missing: anyProgram("mpicc.openmpi", "mpicc.mpich"),
-			run: g.commands("mpi", "make --no-print-directory test-mpi"),
+			name: "MPI programs", inputs: []string{"bindings/mpi", "bindings/c"},
+			missing: anyProgram("mpicc.openmpi", "mpicc.mpich"),
+			run:     g.commands("mpi", "make --no-print-directory test-mpi"),
 		},
 		{
 			name: "PyTorch backend", inputs: []string{"bindings/python", "bindings/c", "examples/torch", "Makefile"},
@@ -82,9 +83,11 @@ func recorded(g *gate) []stage {
 			run:     g.commands("torch", "make --no-print-directory test-torch"),
 		},
 		{
-			name:   "verbs on Soft-RoCE in QEMU",
-			inputs: []string{"internal/fabric/verbs", "internal/fabric/fabrictest", "internal/fabric/session", "internal/tools/verbsguest"},
-			run:    g.commands("verbs", "make --no-print-directory test-verbs VERBSFLAGS=-skip"),
+			name: "verbs on Soft-RoCE in QEMU",
+			inputs: []string{
+				"internal/fabric/verbs", "internal/fabric/fabrictest", "internal/fabric/session", "internal/tools/verbsguest",
+			},
+			run: g.commands("verbs", "make --no-print-directory test-verbs VERBSFLAGS=-skip"),
 		},
 	}
 }
@@ -92,14 +95,14 @@ func recorded(g *gate) []stage {
 // soak explores: every seed is new, every test runs with the race detector, and nothing ends the run early.
 func soak(g *gate) []stage {
 	seed := fmt.Sprint(rand.Uint32())
-	fmt.Printf("seed %s: RAPID_SEED and ALLCAST_TEST_SEED of the tests, and the seed of chaos\n", seed)
+	g.printf("seed %s: RAPID_SEED and ALLCAST_TEST_SEED of the tests, and the seed of chaos\n", seed)
 	g.env = append(g.env, "RAPID_SEED="+seed, "ALLCAST_TEST_SEED="+seed, "ALLCAST_TEST_SOAK=1")
 	tests := g.choose(func(p *pkg) bool { return !strings.HasPrefix(p.path, "bindings/") })
 	stages := []stage{
 		g.compiles(g.packages, tests),
 		g.alone("all tests with the race detector", tests, true),
 		g.alone("all tests without it", g.packages, false),
-		{name: "datapath of the kernel", missing: needRoot, run: g.commands("offload", "make --no-print-directory test-offload")},
+		{name: "kernel's datapath", missing: needRoot, run: g.commands("offload", "make --no-print-directory test-offload")},
 		{name: "fuzzing", run: g.commands("fuzz", "make --no-print-directory fuzz")},
 		{name: "hosts with sshd", missing: needRoot, run: g.commands("network", "make --no-print-directory test-network")},
 		{name: "mutants", run: g.commands("mutants", "make --no-print-directory mutants")},

@@ -51,7 +51,7 @@ func TestConfig(t *testing.T) {
 		Timeout: time.Second, Deadline: time.Minute, Seed: 18446744073709551615,
 	}
 	tree := defaults
-	tree.Algo, tree.Schedule.Radix, tree.Schedule.Segment = "knomial", 8, 32<<10
+	tree.Algo, tree.Radix, tree.Segment = "knomial", 8, 32<<10
 	for _, c := range []struct {
 		args string
 		want sim.Config
