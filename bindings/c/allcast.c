@@ -161,6 +161,8 @@ PUBLIC int allcast_abort(allcast_comm comm) { CALL(goAbort, comm); }
 
 PUBLIC int allcast_close(allcast_comm comm) { CALL(goClose, comm); }
 
+PUBLIC int allcast_close_within(allcast_comm comm, int64_t timeout_ms) { CALL(goCloseWithin, comm, timeout_ms); }
+
 PUBLIC int allcast_split(allcast_comm comm, int color, int key, int64_t timeout_ms, allcast_comm *sub) {
 	CALL(goSplit, comm, color, key, timeout_ms, sub);
 }

@@ -166,11 +166,24 @@ func goAbort(f *C.struct_failure, handle C.allcast_comm) C.int {
 
 //export goClose
 func goClose(f *C.struct_failure, handle C.allcast_comm) C.int {
+	return closeComm(f, handle, (*allcast.Comm).Close)
+}
+
+//export goCloseWithin
+func goCloseWithin(f *C.struct_failure, handle C.allcast_comm, timeout C.int64_t) C.int {
+	if timeout < 0 {
+		return report(f, invalid("a limit of %d ms: want 0 or more", timeout))
+	}
+	return closeComm(f, handle, func(c *allcast.Comm) error { return c.CloseWithin(milliseconds(timeout)) })
+}
+
+// closeComm ends the use of a communicator and of its handle.
+func closeComm(f *C.struct_failure, handle C.allcast_comm, end func(*allcast.Comm) error) C.int {
 	return onComm(f, handle, func(c *comm) error {
 		if _, mine := comms.remove(uint64(handle)); !mine {
 			return fmt.Errorf("allcast: %w", allcast.ErrClosed) // another thread closes it
 		}
-		err := c.Close()
+		err := end(c.Comm)
 		if c.Comm == c.world {
 			comms.removeIf(func(other *comm) bool { return other.world == c.world })
 		}

@@ -157,6 +157,11 @@ int allcast_abort(allcast_comm comm);
  * leaves the job: it waits for the other ranks, for the option "timeout" at most, and closes all others. */
 int allcast_close(allcast_comm comm);
 
+/* Is allcast_close with a limit of its own, in milliseconds. If the limit passes, this rank says goodbye to ranks that
+ * have not closed the communicator: their operations that need this rank fail at once, with an error that names it.
+ * With 0 it waits for no rank, as a rank does that has failed. */
+int allcast_close_within(allcast_comm comm, int64_t timeout_ms);
+
 /* The following functions make a communicator. timeout_ms limits their duration, and a negative one does not. */
 
 /* Makes one communicator per color. All ranks call it. Ranks with color -1 get handle 0. */

@@ -30,7 +30,9 @@ func TestExit(t *testing.T) {
 			}
 		})
 	}
-	t.Run("one", func(t *testing.T) { job{ranks: 3, args: []string{"one"}, env: env}.start(t, "exit") })
+	for _, how := range []string{"one", "close"} {
+		t.Run(how, func(t *testing.T) { job{ranks: 3, args: []string{how}, env: env}.start(t, "exit") })
+	}
 }
 
 func TestSignals(t *testing.T) {

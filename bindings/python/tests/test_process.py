@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import signal
-import sys
 import threading
 import time
 from typing import Any
@@ -446,31 +445,3 @@ def test_ctrl_c_after_a_fork_on_another_thread() -> None:
     """
     with Process(text) as process:
         assert process.end() == "0\n"
-
-
-@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 starts no thread at exit")
-def test_ctrl_c_at_exit() -> None:
-    """Leaving a job waits for the other rank, which does not leave."""
-    text = """
-    from allcast import _comm
-
-    store = harness.MemoryStore()
-    comms = harness.on_threads(2, lambda r: harness.join(r, 2, store, timeout=3600.0, log="off"))
-    _comm._open.discard(comms[1])
-    started = threading.Event()
-    serve_all = allcast._background.Background._serve_all
-
-    def announce(background):
-        started.set()
-        return serve_all(background)
-
-    def interrupt():
-        assert started.wait(harness.PATIENCE)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    allcast._background.Background._serve_all = announce
-    threading.Thread(target=interrupt, daemon=True).start()
-    """
-    with Process(text) as process:
-        process.end()
-        assert "KeyboardInterrupt" in process.errors

@@ -1,5 +1,6 @@
 /* Ranks that exit without closing their communicator. The argument says which ranks do, or "stackless": all do, and
- * their main thread gives up its alternate stack for signals before it exits, while signals of the Go runtime arrive. */
+ * their main thread gives up its alternate stack for signals before it exits, while signals of the Go runtime arrive.
+ * With "close", one rank leaves without waiting for the others. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -60,6 +61,12 @@ int main(int argc, char **argv) {
 		exit(passed());
 	}
 	if (strcmp(argv[1], "all") == 0) {
+		exit(passed());
+	}
+	if (rank == 1 && strcmp(argv[1], "close") == 0) {
+		CHECK(allcast_close_within(comm, -1) == ALLCAST_ERR_INVALID);
+		OK(allcast_close_within(comm, 0)); /* waits for no rank */
+		CHECK(allcast_close_within(comm, 0) == ALLCAST_ERR_CLOSED);
 		exit(passed());
 	}
 	if (rank == 1) {

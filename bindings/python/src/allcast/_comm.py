@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
+import sys
+import threading
 from collections.abc import Iterable
 from functools import partial
 from types import TracebackType
@@ -15,7 +18,7 @@ from ._collectives import Collectives
 from ._messages import Messages
 from ._operations import number
 from ._reductions import Reductions
-from .errors import ClosedError, InvalidError
+from .errors import ClosedError, Error, InvalidError
 
 # Communicators of join that are open. They leave their jobs at exit.
 _open: set[Comm] = set()
@@ -54,7 +57,8 @@ class Comm(Collectives, Reductions, Messages):
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        # After an exception, the other ranks must not wait for this one.
+        self.close(None if kind is None else 0)
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
@@ -85,11 +89,12 @@ class Comm(Collectives, Reductions, Messages):
         """Ends all operations on the communicator on all its ranks."""
         self._check(self._ready().allcast_abort(self._handle))
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Ends the use of the communicator on this rank.
 
-        Closing the communicator of `join` leaves the job: it waits for the other ranks, for the
-        option `timeout` at most, and closes all others.
+        Closing the communicator of `join` leaves the job and closes all others. It first waits
+        until the other ranks leave, for `timeout` seconds or the option of `join` at most. If they
+        do not, their operations that need this rank fail at once, and name it.
         """
         if self.closed:
             return
@@ -97,7 +102,7 @@ class Comm(Collectives, Reductions, Messages):
         self._closed = True
         _open.discard(self)
         if self._world is self:
-            Background(lambda: close(lib, self._handle), _ignore).result()
+            Background(partial(close, lib, self._handle, timeout), _ignore).result()
         else:
             close(lib, self._handle)
 
@@ -175,22 +180,51 @@ class Comm(Collectives, Reductions, Messages):
         return Comm(lib, handle, self) if handle else None
 
 
-def close(lib: ctypes.CDLL, handle: int) -> None:
-    if handle:
+def close(lib: ctypes.CDLL, handle: int, timeout: float | None = None) -> None:
+    if not handle:
+        return
+    if timeout is None:
         _native.check(lib, lib.allcast_close(handle))
+    else:
+        _native.check(lib, lib.allcast_close_within(handle, _native.milliseconds(timeout, 0)))
 
 
 def _ignore(_: object) -> None:
     """Is the fate of a call without a result that was abandoned."""
 
 
+# Time that an exit gives other ranks, which may exit too.
+_EXIT_SECONDS = 0.5
+
+
+def exit_limit() -> float:
+    """Returns for how long this process, which exits, waits for other ranks."""
+    failed = getattr(sys, "last_value", None) is not None  # an exception that nobody has caught
+    return 0.0 if failed else _EXIT_SECONDS
+
+
 def _leave_all() -> None:
     lib = _native.load()
+    leaving: list[threading.Thread] = []
     while _open:
         comm = _open.pop()
         comm._closed = True
-        Background(partial(lib.allcast_close, comm._handle), _ignore).result()
+        leave = partial(_leave, lib, comm._handle)
+        # Ranks of one process wait for each other.
+        leaving.append(threading.Thread(target=leave, name="allcast", daemon=True))
+        try:
+            leaving[-1].start()
+        except RuntimeError:  # Python 3.12 starts no thread while the interpreter exits
+            leaving.pop()
+            leave()
+    for thread in leaving:
+        thread.join()
     _garbage.collect(lib, len(_garbage.dropped))
+
+
+def _leave(lib: ctypes.CDLL, handle: int) -> None:
+    with contextlib.suppress(Error):  # nobody is left to hear of it
+        close(lib, handle, exit_limit())
 
 
 _native.at_exit(_leave_all)

@@ -131,6 +131,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "text_free": (None, c_void_p),
     "abort": (c_int, c_uint64),
     "close": (c_int, c_uint64),
+    "close_within": (c_int, c_uint64, c_int64),
     "split": (c_int, c_uint64, c_int, c_int, c_int64, _handle),
     "subset": (c_int, c_uint64, _int, c_size_t, c_char_p, c_int64, _handle),
     "shrink": (c_int, c_uint64, c_int64, _handle),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 import weakref
@@ -17,6 +18,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 import allcast
+from allcast._comm import exit_limit
 
 from .buffers import Scratch, bind
 from .works import CLOSE_SECONDS, Batch, Call, Completions, Order, Work
@@ -77,8 +79,11 @@ class World:
         """Whether this process was forked from the one that joined."""
         return os.getpid() != self._pid
 
-    def close(self) -> None:
-        """Leaves the job. It does nothing in a forked child, whose parent still uses the job."""
+    def close(self, limit: float | None = None) -> None:
+        """Leaves the job. It does nothing in a forked child, whose parent still uses the job.
+
+        The limit is the number of seconds to wait for operations and for other ranks.
+        """
         if self.forked():
             return
         with self._lock:
@@ -87,12 +92,12 @@ class World:
             self._closed = True
         _worlds.remove(self)
         groups = self.groups()
+        end = time.monotonic() + (CLOSE_SECONDS if limit is None else limit)
         for group in groups:
-            group.order.close()
-        end = time.monotonic() + CLOSE_SECONDS
+            group.order.close(end)
         for group in groups:
             group.drain(end)
-        self.comm.close()
+        self.comm.close(limit)
         self.completions.close()
 
 
@@ -133,7 +138,7 @@ class _Worlds:
 
     def _close(self) -> None:
         for world in reversed(self.all()):
-            world.close()
+            world.close(exit_limit())
 
 
 _worlds = _Worlds()
@@ -175,12 +180,14 @@ class Group:
     def close(self) -> None:
         """Ends the use of the group on this rank. Closing a job's first group leaves the job."""
         if self._root:
-            self.world.close()
+            # The other ranks must not wait for one that cleans up after an exception.
+            failed = sys.exc_info()[0] is not None
+            self.world.close(exit_limit() if failed else None)
             return
         if self.world.forked():
             return
         self.world.remove(self)
-        self.order.close()
+        self.order.close(time.monotonic() + CLOSE_SECONDS)
         if not self.comm.closed:
             self.comm.close()
 

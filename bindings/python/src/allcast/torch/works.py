@@ -39,6 +39,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
@@ -548,11 +549,11 @@ class Order:
             with self._lock:
                 self._busy -= 1
 
-    def close(self) -> None:
-        """Lets the staging thread run the queued functions, and ends it. It waits for a while."""
+    def close(self, end: float) -> None:
+        """Lets the staging thread run the queued functions, and ends it. It waits until a time."""
         with self._lock:
             self._closed = True
             self._ready.notify()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(CLOSE_SECONDS)
+            thread.join(max(end - time.monotonic(), 0))
