@@ -799,7 +799,7 @@ class _Lifecycle(Operations):
         self._group.close()
 
     def abort(self) -> None:
-        self._group.comm.abort()
+        self._group.abort()
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._group.timeout = timeout.total_seconds()

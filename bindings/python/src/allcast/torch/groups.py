@@ -97,8 +97,10 @@ class World:
             group.order.close(end)
         for group in groups:
             group.drain(end)
-        self.comm.close(limit)
-        self.completions.close()
+        try:
+            self.comm.close(limit)
+        finally:
+            self.completions.close()
 
 
 class _Worlds:
@@ -190,6 +192,20 @@ class Group:
         self.order.close(time.monotonic() + CLOSE_SECONDS)
         if not self.comm.closed:
             self.comm.close()
+
+    def abort(self) -> None:
+        """Ends all operations of the group on all its ranks, and its use on this rank.
+
+        torch forgets an aborted group. It does not destroy it, too.
+        """
+        if self.world.forked():
+            return
+        if not self.comm.closed:
+            self.comm.abort()
+        if self._root:
+            self.world.close(0)
+        else:
+            self.close()
 
     def subgroup(self, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
         """Makes a group of some ranks of this one. Only these ranks call it."""
