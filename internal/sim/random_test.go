@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 2000, "random simulations to run; by default a quarter of them, and all with ALLCAST_TEST_SOAK=1")
+	seeds = flag.Int("seeds", 2000, "random simulations to run; without the flag a quarter, except in soak")
 	seed  = flag.Uint64("seed", 0, "run only this simulation, with more output")
 )
 

@@ -53,7 +53,8 @@ func check(g *gate) []stage {
 		{
 			name: "C library", missing: program("gcc", "make", "pkg-config"),
 			run: g.commands("c", "make --no-print-directory lib build test-c",
-				"make --no-print-directory -C examples/c clean all", "bin/allcast run -n 3 -- examples/c/broadcast", "bin/allcast run -n 3 -- examples/c/event_loop"),
+				"make --no-print-directory -C examples/c clean all",
+				"bin/allcast run -n 3 -- examples/c/broadcast", "bin/allcast run -n 3 -- examples/c/event_loop"),
 		},
 		{name: "exit statuses", run: g.commands("statuses", "bash .ci/statuses")},
 		{
