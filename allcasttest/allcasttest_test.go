@@ -12,6 +12,7 @@ import (
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 func TestRun(t *testing.T) {
@@ -49,6 +50,7 @@ func TestJoinAllReportsErrors(t *testing.T) {
 
 // t.FailNow ends the goroutine of a rank. The other ranks fail after the timeout of the job, not of the test.
 func TestJoinAllWithARankThatEnds(t *testing.T) {
+	testenv.Soak(t, "Close waits for a timeout of 1 s, in which no other rank may be silent")
 	opts := slices.Repeat([]allcast.Options{{Timeout: time.Second}}, 3)
 	errs := allcasttest.JoinAll(t.Context(), opts,
 		func(ctx context.Context, c *allcast.Comm) error {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // faulty is a target that calls a function before each write.
@@ -271,6 +273,7 @@ func TestRestartedSender(t *testing.T) {
 
 // A receiver that is silent, but whose connection is open, is lost after the timeout.
 func TestSilentReceiver(t *testing.T) {
+	testenv.Soak(t, "it waits for a timeout of 1 s, in which no other receiver may be silent")
 	src, dst := t.TempDir(), t.TempDir()
 	data := random(faultSize, 7)
 	b := serve(t.Context(), t, SendOptions{

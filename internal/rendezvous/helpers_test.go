@@ -57,7 +57,7 @@ func (w *world) config(rank, size int) Config {
 		Liveness: settings.Liveness{JoinTimeout: time.Minute},
 		Local:    loopback,
 		tree:     w.shape,
-		grace:    20 * time.Second,
+		grace:    time.Minute,
 	}
 }
 

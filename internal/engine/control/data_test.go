@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -75,37 +76,39 @@ func TestUnexpectedPiecesAreCounted(t *testing.T) {
 }
 
 func TestPartsAreSignsOfLife(t *testing.T) {
-	n := newMemNet(2)
-	m := n.ranks[0]
-	m.net = n
-	e, err := newEngine(Config{
-		Config: process(0, 2), Secret: []byte("secret"), Liveness: settings.Liveness{Timeout: 1e9},
-		Reliable: func(fabric.Handler) (fabric.Reliable, error) { return reliable(silent{memReliable{m}}), nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = e.Close() }()
-	h := handler{e.data, (*upcalls)(e.Control)}
-	part := func() *fabric.Buffer { return &fabric.Buffer{B: make([]byte, 4)} }
-	signs := []func(){
-		func() { h.Data(1, fabric.Piece{Op: fabric.OpKey{Comm: World}, Len: 1 << 40}, 4, part()) },
-		func() { h.ReadData(1, fabric.ReadID{}, 0, part()) },
-	}
-	e.do(func() {
-		for i := range 500 {
-			e.start = e.start.Add(-10 * time.Millisecond) // the clock moves on
-			if i%20 == 0 {
-				signs[i/20%len(signs)]()
-			}
-			e.hear()
-			e.node.Timer(e.now())
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		m := n.ranks[0]
+		m.net = n
+		e, err := newEngine(Config{
+			Config: process(0, 2), Secret: []byte("secret"), Liveness: settings.Liveness{Timeout: 1e9},
+			Reliable: func(fabric.Handler) (fabric.Reliable, error) { return reliable(silent{memReliable{m}}), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, a := range e.node.Actions() {
-			if a.Kind == node.Drop {
-				t.Errorf("rank %d was given up while it sent", a.To)
-			}
+		defer func() { _ = e.Close() }()
+		h := handler{e.data, (*upcalls)(e.Control)}
+		part := func() *fabric.Buffer { return &fabric.Buffer{B: make([]byte, 4)} }
+		signs := []func(){
+			func() { h.Data(1, fabric.Piece{Op: fabric.OpKey{Comm: World}, Len: 1 << 40}, 4, part()) },
+			func() { h.ReadData(1, fabric.ReadID{}, 0, part()) },
 		}
+		e.do(func() {
+			for i := range 500 {
+				e.start = e.start.Add(-10 * time.Millisecond) // the clock moves on
+				if i%20 == 0 {
+					signs[i/20%len(signs)]()
+				}
+				e.hear()
+				e.node.Timer(e.now())
+			}
+			for _, a := range e.node.Actions() {
+				if a.Kind == node.Drop {
+					t.Errorf("rank %d was given up while it sent", a.To)
+				}
+			}
+		})
 	})
 }
 

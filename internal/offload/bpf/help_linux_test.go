@@ -10,13 +10,13 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/place"
+	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -25,7 +25,6 @@ const (
 	testComm = 7
 	testSlot = 5 << 20
 	testMask = 1<<20 - 1
-	patience = 20 * time.Second
 )
 
 func loopback(t testing.TB) *net.Interface {
@@ -82,7 +81,7 @@ func newLoopback(t testing.TB, cfg Config, subgroups int, gro bool) *loopbackSoc
 	must(t, unix.SetsockoptIPMreqn(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_IF,
 		&unix.IPMreqn{Ifindex: int32(w.cfg.Interface.Index)}))
 	must(t, unix.SetsockoptInt(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 1))
-	w.groups = ip.GroupsFor(rand.Uint64(), subgroups, false)
+	w.groups = ip.GroupsFor(uint64(os.Getpid())<<32|tokens.Add(1), subgroups, false) // other processes have others
 	for _, g := range w.groups {
 		fd := udpSocket(t, g)
 		m := &unix.IPMreqn{Multiaddr: g.Addr().As4(), Ifindex: int32(w.cfg.Interface.Index)}
@@ -176,14 +175,12 @@ func (w *loopbackSockets) drain(t testing.TB, sub, fd int) {
 // until polls a condition that becomes true soon, but without a notification.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !f(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
+	if !testenv.Soon(f) {
+		t.Fatalf("timed out waiting for %s", what)
 	}
 }
 
-var tokens atomic.Uint64
+var tokens, draws atomic.Uint64
 
 func newToken() uint64 { return tokens.Add(1)*0x9e3779b97f4a7c15 | 1<<63 }
 
@@ -289,10 +286,12 @@ func (w *loopbackSockets) alloc(t testing.TB, n int) []byte {
 	return b
 }
 
+// randomBytes returns other bytes in each call, and the same in each run.
 func randomBytes(n int) []byte {
+	r := rand.New(rand.NewPCG(draws.Add(1), uint64(n)))
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(rand.Uint32())
+		b[i] = byte(r.Uint32())
 	}
 	return b
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // A chunk may start at any byte of a region, also where it crosses the border of two map entries or
@@ -21,8 +22,9 @@ func TestPlaceEverywhere(t *testing.T) {
 			for d := -size - 1; d <= 1; d += max(1, size/50) {
 				offsets = append(offsets, value+d, 2*value+d)
 			}
+			r := rand.New(rand.NewPCG(testenv.Seed(t), uint64(size)))
 			for range 20 {
-				offsets = append(offsets, rand.IntN(3*value-size+1))
+				offsets = append(offsets, r.IntN(3*value-size+1))
 			}
 			for _, at := range offsets {
 				placeAt(t, w, mem, at, size)
@@ -61,6 +63,7 @@ func placeAt(t *testing.T, w *loopbackSockets, mem []byte, at, size int) {
 // Blocks have equal or different lengths, some are short or empty, and chunks arrive in any order.
 func TestPlaceBlocks(t *testing.T) {
 	const chunk = 1000
+	r := rand.New(rand.NewPCG(testenv.Seed(t), 0))
 	w := newLoopback(t, Config{Chunk: chunk}, 1, false)
 	for _, lengths := range [][]int{
 		{1},
@@ -87,7 +90,7 @@ func TestPlaceBlocks(t *testing.T) {
 			t.Errorf("%v: chunks per block is %d", lengths, p.l.per)
 		}
 		all := chunksOf(l, data)
-		rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+		r.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 		w.send(t, 0, all...)
 		runs(t, p, fabric.Run{PSN: 0, N: l.PSNs})
 		same(t, mem, data)

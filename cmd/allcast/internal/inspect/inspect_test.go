@@ -78,17 +78,17 @@ func TestJob(t *testing.T) {
 	}
 	pid := sockets[victim].Pid
 
-	list := command("inspect")
+	list := command("inspect --timeout 30s")
 	if list.Status != cli.StatusOK || strings.Count(list.Stdout, sockets[0].Job) != size+1 {
 		t.Errorf("list: %+v", list)
 	}
-	one := command(fmt.Sprintf("inspect %d --events 5", pid))
+	one := command(fmt.Sprintf("inspect %d --timeout 30s --events 5", pid))
 	head := fmt.Sprintf("rank %d of %d, process %d", victim, size, pid)
 	if one.Status != cli.StatusOK || !strings.Contains(one.Stdout, head) || !strings.Contains(one.Stdout, "last 5 of ") {
 		t.Errorf("one: %+v", one)
 	}
 	// The port number grows with the local rank.
-	far := command(fmt.Sprintf("inspect 127.0.0.1:%d --json --events 1", port+victim))
+	far := command(fmt.Sprintf("inspect 127.0.0.1:%d --timeout 30s --json --events 1", port+victim))
 	if objects := far.Objects(t); far.Status != cli.StatusOK || len(objects) != 2 ||
 		objects[0]["rank"] != float64(victim) || objects[0]["job"] != sockets[0].Job {
 		t.Errorf("by address: %+v", far)

@@ -14,6 +14,7 @@ import (
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/cmd/allcast/internal/clitest"
 	"github.com/allcast/allcast/internal/sim"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // drawn runs a real simulation with --html and returns the page.
@@ -186,7 +187,7 @@ func TestPictureInterrupted(t *testing.T) {
 // waitForFiles waits until the process has created its temporary files.
 func waitForFiles(t *testing.T, cmd *exec.Cmd, dir string, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) == n {
 			return
 		}
