@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from harness import Job
+from harness import PATIENCE, Job
 
 RANKS = 3
 
@@ -19,6 +19,6 @@ def job() -> Iterator[Job]:
 
 @pytest.fixture
 def pair() -> Iterator[Job]:
-    """A job of two ranks that a test may break. Lost ranks are noticed soon."""
-    with Job(2, timeout=2.0, log="off") as made:
+    """A job of two ranks that a test may break. Only a rank that ends counts as lost."""
+    with Job(2, timeout=PATIENCE, log="off") as made:
         yield made

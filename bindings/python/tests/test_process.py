@@ -16,7 +16,7 @@ import allcast
 # Two ranks as threads. `interrupt` sends SIGINT once the main thread waits for an operation.
 PAIR = """
 store = harness.MemoryStore()
-comms = harness.on_threads(2, lambda r: harness.join(r, 2, store, timeout=2.0, log="off"))
+comms = harness.on_threads(2, lambda r: harness.join(r, 2, store, timeout=TIMEOUT, log="off"))
 waits = threading.Event()
 
 def announce(cls, name):
@@ -42,8 +42,8 @@ def run(function):
 """
 
 
-def script(text: str) -> str:
-    return PAIR + text
+def script(text: str, timeout: float = PATIENCE) -> str:
+    return f"TIMEOUT = {timeout}\n" + PAIR + text
 
 
 def test_ctrl_c_gives_up_a_blocking_call() -> None:
@@ -279,8 +279,12 @@ def test_join_after_fork() -> None:
 
 
 def test_exit_leaves_the_job() -> None:
-    """A program that does not close its communicators leaves the job at exit."""
-    text = script("""
+    """A program that does not close its communicators leaves the job at exit.
+
+    It closes one after the other, so the first waits until it misses the second.
+    """
+    text = script(
+        """
 requests = [comm.start_recv(bytearray(1), 1 - comm.rank, tag=5) for comm in comms]
 
 def wait():
@@ -295,24 +299,29 @@ comms[0].start_send(bytes(1 << 20), 1)
 memory = comms[0].alloc(1000)
 view = memoryview(memory)
 print("exits")
-""")
+""",
+        timeout=3.0,
+    )
     with Process(text) as process:
         assert process.end() == "exits\n"
         assert process.errors == ""
 
 
 def test_exit_with_an_exception() -> None:
-    text = script("""
+    text = script(
+        """
 comms[0].start_recv(bytearray(1))
 raise SystemExit(5)
-""")
+""",
+        timeout=3.0,
+    )
     with Process(text) as process:
         process.end(5)
 
 
 RANK = """
     path, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    comm = harness.join(rank, size, harness.DirectoryStore(path), timeout=2.0, log="off")
+    comm = harness.join(rank, size, harness.DirectoryStore(path), timeout=60.0, log="off")
     comm.barrier()
     print("joined")
 """
