@@ -5,8 +5,9 @@ and those of newer releases, such as `all_gather_single`. `Operations` has both.
 
 `ProcessGroup` serves groups whose only backend is Allcast. Calls from Python then reach it without
 torch's dispatcher, and programs get its Works. `Backend` serves groups that use other backends for
-other devices. Python can subclass torch's Backend since torch 2.14. torch wraps the Works of such
-a group: only wait and get_future reach them, and is_completed of the wrapper stays false.
+other devices, and groups that torch's flight recorder sees. Python can subclass torch's Backend
+since torch 2.14. torch wraps the Works of such a group: only wait and get_future reach them, and
+is_completed of the wrapper stays false.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from torch.distributed import distributed_c10d
 import allcast
 from allcast import DataType, Memory, Op
 
-from . import groups
+from . import groups, tracing
 from .groups import Group
 from .works import Batch, Call, Work
 
@@ -950,6 +951,12 @@ def _make_backend_class() -> type | None:
 Backend = _make_backend_class()
 
 
+def group_of(process_group: dist.ProcessGroup, device: torch.device) -> Group | None:
+    """Returns the group that serves a device, None if another backend does."""
+    group = getattr(process_group._get_backend(device), "_group", None)
+    return group if isinstance(group, Group) else None
+
+
 def _device_backends() -> dict[str, str]:
     """Names of the backends of the group that torch is making, by device.
 
@@ -984,7 +991,7 @@ def create(options: Any, pg_options: Any) -> Any:
         options.group_id,
         options.global_ranks_in_group,
     )
-    if mixed:
+    if mixed or tracing.flight_recorder():
         assert Backend is not None
         return Backend(group)
     return ProcessGroup(group, options.store)

@@ -79,6 +79,12 @@ def _shard_groups(module: FSDPModule) -> Iterator[dist.ProcessGroup]:
             yield shards
 
 
+def _communicator(group: dist.ProcessGroup) -> allcast.Comm | None:
+    """Returns the communicator of a group whose only backend is Allcast, None for other groups."""
+    served = [backend.group_of(group, device) for device in group._device_types]
+    return served[0].comm if served and served[0] is not None and None not in served else None
+
+
 class MulticastAllGather(AllGather):
     """The all-gather of FSDP2 over Allcast."""
 
@@ -98,20 +104,22 @@ class MulticastAllGather(AllGather):
                     f"use_multicast got a group of ranks {list(given)}, but ranks {list(ranks)} "
                     "share parameters: pass a group of these ranks, or none"
                 )
-            if not isinstance(group, backend.ProcessGroup):
+            if _communicator(group) is None:
                 raise ValueError(
                     "use_multicast got a group of another backend: make it with "
                     'new_group(backend="allcast"), or pass none'
                 )
             made = group
-        elif isinstance(shards, backend.ProcessGroup):
+        elif _communicator(shards) is not None:
             made = shards
         else:
             # Only the members make the group: other ranks shard other copies of the parameters.
             made = dist.new_group(list(ranks), backend=backend.NAME, use_local_synchronization=True)
         self._groups[ranks] = made
         if self._memory is None:
-            self._memory = _Registered(made._group.comm)
+            comm = _communicator(made)
+            assert comm is not None
+            self._memory = _Registered(comm)
 
     def allocate(
         self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device

@@ -20,6 +20,7 @@ from torch._C import _distributed_c10d as c10d
 import allcast
 from allcast._comm import exit_limit
 
+from . import tracing
 from .buffers import Scratch, bind
 from .works import CLOSE_SECONDS, Batch, Call, Completions, Order, Work
 
@@ -258,6 +259,11 @@ class Group:
             raise ValueError(f"{first.operation}: tensors on {device}: use tensors on cpu or cuda")
         if first.ordered:
             self.sequence += 1
+        with tracing.launching(self, calls):
+            return self._launch(first, calls)
+
+    def _launch(self, first: Call, calls: Sequence[Call]) -> Work:
+        device = first.device
         if device is not None and device.type == "cuda":
             from . import staging
 

@@ -45,6 +45,7 @@ import torch
 
 import allcast
 
+from . import tracing
 from .devices import CudaDevice, Device
 from .pieces import Done, Plan, Settings, Start, add_call, aligned, shape_of
 from .pinned import Flag, Flags, Pool
@@ -608,11 +609,12 @@ class StagedWork(Work):
         passes first, the operation continues.
         """
         try:
-            if timeout > NO_TIMEOUT:
-                limit = timeout.total_seconds()
-                if not self.call.wait_concluded(limit):
-                    raise allcast.WaitTimeoutError(not_ended(limit))
-            self.call.wait_stream()
+            with tracing.waiting(self._group, self._operation, self._results):
+                if timeout > NO_TIMEOUT:
+                    limit = timeout.total_seconds()
+                    if not self.call.wait_concluded(limit):
+                        raise allcast.WaitTimeoutError(not_ended(limit))
+                self.call.wait_stream()
         except BaseException as error:
             raise self._group.backend_error(self._operation, error) from error
         return True

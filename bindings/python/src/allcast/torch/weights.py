@@ -21,7 +21,7 @@ from torch.nn.modules.module import _IncompatibleKeys
 
 import allcast
 
-from . import groups
+from . import backend, groups
 from .matching import Matching, match
 from .safetensors import Checkpoint, Entry, Paths
 from .streaming import Counter, Stream
@@ -101,9 +101,8 @@ def _join(process_group: dist.ProcessGroup | None) -> Iterator[groups.Group]:
     if process_group is None:
         raise ValueError("pass a group, or call torch.distributed.init_process_group before")
     for device in process_group._device_types:
-        backend = process_group._get_backend(device)
-        existing = getattr(backend, "_group", None)
-        if isinstance(existing, groups.Group):
+        existing = backend.group_of(process_group, device)
+        if existing is not None:
             yield existing
             return
     joined = groups.create(

@@ -50,6 +50,8 @@ import torch.distributed as dist
 
 import allcast
 
+from . import tracing
+
 if TYPE_CHECKING:
     from .groups import Group
 
@@ -304,7 +306,8 @@ class Work(dist.Work):
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Waits until the operation has ended, or for the timeout. The operation then continues."""
         if not self._done:
-            self._await(timeout.total_seconds() if timeout > NO_TIMEOUT else None)
+            with tracing.waiting(self._group, self._operation, self._results):
+                self._await(timeout.total_seconds() if timeout > NO_TIMEOUT else None)
         if self._error is not None:
             raise self._error
         if self._promise is not None and not self._promise.future.done():
