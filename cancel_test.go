@@ -241,7 +241,10 @@ func (r *rounds) more(nth int) bool {
 
 // cancelRounds is the minimum number of calls that TestCancelEverywhere cancels on each datapath.
 func cancelRounds() int {
-	if testenv.Race {
+	switch {
+	case !testenv.Soaking():
+		return 100 // about one for each shape, phase and victim
+	case testenv.Race:
 		return 400
 	}
 	return 200 // most calls run with the race detector, which finds more per call
