@@ -152,9 +152,9 @@ func TestCommunicatorsApart(t *testing.T) {
 			const all = 4 * rounds * block
 			for _, p := range got.Ports {
 				switch host := strings.TrimPrefix(p.Port, "host"); {
-				case host >= "4" && host <= "7" && p.McastTx > all/100:
+				case host >= "4" && host <= "7" && p.McastTx > all/4:
 					t.Errorf("%d bytes of multicast to %s, which is not a member", p.McastTx, p.Port)
-				case (p.Port == "leaf2" || p.Port == "leaf3") && p.McastTx > all/100:
+				case (p.Port == "leaf2" || p.Port == "leaf3") && p.McastTx > all/4:
 					t.Errorf("%d bytes of multicast to %s, which has no members", p.McastTx, p.Port)
 				case host >= "0" && host <= "3" && p.McastTx < all*3/4:
 					t.Errorf("%d bytes of multicast to %s, want %d", p.McastTx, p.Port, all*3/4)
