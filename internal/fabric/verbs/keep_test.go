@@ -25,7 +25,7 @@ func (l lines) Write(b []byte) (int, error) {
 // until waits for a line that contains text, and returns the first one.
 func (l lines) until(t *testing.T, text string) string {
 	t.Helper()
-	late := time.After(10 * time.Second)
+	late := time.After(30 * time.Second)
 	for {
 		select {
 		case line := <-l:

@@ -47,7 +47,7 @@ func multicastOn(t *testing.T, d *verbs.Device, cfg verbs.McastConfig) *verbs.Mu
 }
 
 // patience is how long tests wait for datagrams.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // byName gives communicators groups by the first byte of their names.
 func byName(comm string, sub int) netip.Addr {
@@ -91,7 +91,7 @@ func batch(count, n int) *fabric.Batch {
 
 // send sends a batch, and waits until it has completed.
 func send(m *verbs.Multicast, b *fabric.Batch) error {
-	return fabric.SendAll(m.Sender(0), b, 10*time.Second)
+	return fabric.SendAll(m.Sender(0), b, patience)
 }
 
 // receive waits until a sink has n datagrams.
@@ -147,7 +147,7 @@ func throughCM() error {
 		return err
 	}
 	ends[1].LoseGroup(0)
-	for late := time.After(10 * time.Second); ; {
+	for late := time.After(patience); ; {
 		s, more := log.look()
 		if strings.Contains(s, "a multicast group was joined again") {
 			break
