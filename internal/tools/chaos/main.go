@@ -68,7 +68,7 @@ func parse() (*config, error) {
 	flag.DurationVar(&cfg.time, "time", 10*time.Minute, "duration of the run")
 	flag.Uint64Var(&cfg.seed, "seed", 0, "seed of operations and faults; 0: from the clock")
 	flag.IntVar(&cfg.hosts, "hosts", 0, "number of ranks; 0: 8, or 4 in mode loss")
-	flag.DurationVar(&cfg.timeout, "timeout", 4*time.Second, "silence after which a rank is lost")
+	flag.DurationVar(&cfg.timeout, "timeout", 30*time.Second, "silence after which a rank is lost")
 	flag.StringVar(&cfg.name, "name", "chaos", "name of the lab")
 	flag.BoolVar(&cfg.local, "local", false, "run processes on loopback, without a lab: no links are cut")
 	flag.BoolVar(&cfg.keep, "keep", false, "keep the ranks' logs even without a violation")

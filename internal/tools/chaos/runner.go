@@ -149,7 +149,7 @@ func (r *runner) runGeneration(ctx context.Context) error {
 		return err
 	}
 	deadline := time.NewTimer(r.limit() + time.Minute) // time limit of joining
-	end := time.NewTimer(time.Duration(20+r.rnd.IntN(25)) * time.Second)
+	end := time.NewTimer(r.cfg.timeout + time.Duration(20+r.rnd.IntN(25))*time.Second)
 	next := time.NewTimer(time.Hour)
 	if left := time.Until(r.until); left < 20*time.Second {
 		end.Reset(left)
