@@ -133,9 +133,12 @@
 //   - Progress: assume that all ranks make their calls. The oldest unfinished eager call e has e < m+WindowCalls
 //     on all ranks that know m. The control tree distributes m whenever it passes a multiple of the quantum. A
 //     sender whose window stays closed for longer asks for it. Hence every window opens.
-//   - Loss: at the cutoff a rank asks the owner of each missing chunk, once. The owner answers when it has sent
-//     the chunk, and the rank then reads it reliably. Without loss, no such message exists, unless a sender
-//     makes its call later than others' cutoffs.
+//   - Loss: a datagram of a block proves that its owner has made the call and sends the block without a pause. A rank
+//     therefore reads the other chunks of the block once they can no longer be in transit, without asking first. Of a
+//     block of which nothing has arrived, the rank cannot tell whether it is lost or its owner late. At the cutoff it
+//     asks the owner, once. The owner answers when it has sent the block, and the rank then reads it reliably. The
+//     cutoff follows how late owners usually are, so that a quick network does not cause requests. Without loss, no
+//     such message exists, unless a sender makes its call later than others' cutoffs.
 //   - Leaving: a rank that closes its communicator asks all ranks to report, and stays until all have
 //     finished its calls. The broken communicator needs no copies: all unfinished calls fail.
 //

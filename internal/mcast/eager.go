@@ -2,6 +2,8 @@ package mcast
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -66,8 +68,9 @@ func (g *Geometry) Tag() uint32 { return g.tag }
 //   - A rank that sends multicasts its block as soon as the Window allows, from a copy that the driver keeps
 //     until the Eager closes. It does not wait for the block to arrive.
 //   - A rank that has every chunk has finished.
-//   - A rank that misses chunks at the cutoff asks their senders. A sender answers once it has sent them, and
-//     the rank reads them from the sender's copy.
+//   - A rank that misses chunks of a block at the cutoff reads them from the sender's copy if another chunk of the
+//     block has arrived: the sender has made the call. Otherwise it asks the sender, which answers once it has sent
+//     the block.
 //   - The Eager closes when all ranks have finished.
 type Eager struct {
 	cfg    EagerConfig
@@ -82,16 +85,27 @@ type Eager struct {
 	sent    bool         // whether this rank's block was multicast, or there is none
 	sentAt  step.Time    // time of that
 	asked   Bitmap       // missing chunks requested from their senders
-	reading Bitmap       // requested chunks for which a read has started
+	reading Bitmap       // missing chunks for which a read has started
+	readAt  step.Time    // time of the first read, until it ends
 	offers  []eagerOffer // requested chunks that were sent after the request
 	askedAt step.Time    // time of the first request, until it is answered
 	wanted  []eagerWant  // requests for chunks that this rank has not sent yet
+	reach   []uint32     // by index of the sender: 1 + the last PSN of its block that a datagram has brought, or 0
+	overdue overdue
 
 	progressAt step.Time // time of the last sign of progress
-	taken      uint64    // pool's taken count at that time
-	cutAt      step.Time // time of the last cutoff
-	idle       int       // cutoffs since the last progress
+	firstAt    step.Time // time at which the first chunk of the last block arrived
+	taken      uint64    // pool's taken count at the time of the last progress
 	late       bool      // a requested chunk arrived before the answer
+
+	someReach [1]uint32 // backing array for one sender, which is the common case
+}
+
+// overdue counts the missing chunks for which this rank has neither asked nor started a read.
+type overdue struct {
+	begun  uint32 // in blocks of which chunks have arrived
+	tail   uint32 // of these, chunks after the last one that has arrived
+	silent uint32 // in blocks of which none has arrived
 }
 
 // EagerConfig holds the parameters of an Eager.
@@ -128,6 +142,10 @@ func NewEager(cfg EagerConfig) *Eager {
 	o.missing = o.place.Len() - o.place.own.N
 	o.asked, o.reading = Bitmap{n: o.place.Len()}, Bitmap{n: o.place.Len()}
 	o.sent = o.place.own.N == 0
+	if o.reach = o.someReach[:]; len(o.g.senders) != 1 {
+		o.reach = make([]uint32, len(o.g.senders))
+	}
+	o.findOverdue()
 	return o
 }
 
@@ -143,7 +161,7 @@ func (o *Eager) Step(now step.Time, ev step.Event, out []step.Action) []step.Act
 	case ev.Kind == step.EvStart:
 		o.phase, o.times.Start = step.Barrier, now
 		o.recordProgress(now)
-		o.times.Cutoff = o.slack()
+		o.times.Cutoff = o.patience()
 	case o.phase < step.Barrier:
 		return out
 	case ev.Kind == step.EvMsg:
@@ -154,6 +172,10 @@ func (o *Eager) Step(now step.Time, ev step.Event, out []step.Action) []step.Act
 			o.missing -= q.N
 			o.stats.Repaired += uint64(q.N)
 			o.recordProgress(now)
+		}
+		if o.readAt > 0 {
+			o.cfg.Est.RoundTrip(now - o.readAt)
+			o.readAt = 0
 		}
 	case ev.Kind == step.EvTimer:
 		out = o.handleTimer(now, out)
@@ -173,6 +195,7 @@ func (o *Eager) Placed(now step.Time, q wire.Range, out []step.Action) []step.Ac
 	}
 	o.missing -= q.N
 	o.recordProgress(now)
+	o.recordArrived(now, q)
 	if o.phase < step.Barrier {
 		return out // EvStart goes on
 	}
@@ -180,7 +203,58 @@ func (o *Eager) Placed(now step.Time, q wire.Range, out []step.Action) []step.Ac
 }
 
 func (o *Eager) recordProgress(now step.Time) {
-	o.progressAt, o.idle, o.taken = max(o.progressAt, now), 0, o.cfg.Pool.taken.Count()
+	o.progressAt, o.taken = max(o.progressAt, now), o.cfg.Pool.taken.Count()
+}
+
+// recordArrived records which blocks have begun to arrive.
+func (o *Eager) recordArrived(now step.Time, q wire.Range) {
+	for at, end := q.PSN, q.PSN+q.N; at < end; {
+		j := o.g.find(0, at)
+		stop := min(end, o.g.base[0][j+1])
+		if o.reach[j] == 0 {
+			o.firstAt = now
+		}
+		o.reach[j] = max(o.reach[j], stop)
+		at = stop
+	}
+}
+
+// findOverdue counts the chunks for which this rank has to do something at a cutoff.
+func (o *Eager) findOverdue() {
+	o.overdue = overdue{}
+	for j, reach := range o.reach {
+		for q := range o.unrequested(j) {
+			switch {
+			case reach == 0:
+				o.overdue.silent += q.N
+			case q.PSN >= reach:
+				o.overdue.tail += q.N
+				fallthrough
+			default:
+				o.overdue.begun += q.N
+			}
+		}
+	}
+}
+
+// unrequested returns the missing chunks of the j-th block that this rank may still read, if the block has begun to
+// arrive, or ask for.
+func (o *Eager) unrequested(j int) iter.Seq[wire.Range] {
+	next, end := o.asked.NextClear, o.asked.NextSet
+	if o.reach[j] > 0 {
+		next, end = o.reading.NextClear, o.reading.NextSet
+	}
+	first := o.g.base[0][j]
+	block := wire.Range{PSN: first, N: o.g.base[0][j+1] - first}
+	return func(yield func(wire.Range) bool) {
+		for free := range runs(block, o.place.NextFree, o.place.NextTaken) {
+			for q := range runs(free, next, end) {
+				if !yield(q) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Queued records that datagrams wait to be received: see Collective.Queued.
@@ -190,9 +264,14 @@ func (o *Eager) Queued(now step.Time) {
 	}
 }
 
-func (o *Eager) slack() step.Time {
-	return o.cfg.Est.Slack(int64(o.missing) * (o.g.chunk + int64(o.cfg.Overhead)))
+func (o *Eager) wireSize(chunks uint32) int64 {
+	return int64(chunks) * (o.g.chunk + int64(o.cfg.Overhead))
 }
+
+func (o *Eager) slack() step.Time { return o.cfg.Est.Slack(o.wireSize(o.missing)) }
+
+// patience is the time for which this rank waits for blocks of which it has seen nothing. Their senders may be late.
+func (o *Eager) patience() step.Time { return o.cfg.Est.Patience(o.wireSize(o.missing)) }
 
 // settle advances the Eager as far as its state allows.
 func (o *Eager) settle(now step.Time, out []step.Action) []step.Action {
@@ -207,7 +286,7 @@ func (o *Eager) settle(now step.Time, out []step.Action) []step.Action {
 	}
 	if o.sent && o.phase == step.Barrier {
 		o.phase, o.times.Barrier = step.Multicast, now
-		if o.asked.Count() > 0 {
+		if o.asked.Count() > 0 || o.reading.Count() > 0 {
 			o.phase, o.times.Fetch = step.Fetch, now
 		}
 	}
@@ -216,12 +295,18 @@ func (o *Eager) settle(now step.Time, out []step.Action) []step.Action {
 		if o.stats.Late == 0 && o.place.own.N < o.place.Len() {
 			o.cfg.Est.InTime()
 		}
+		if o.firstAt > 0 {
+			o.cfg.Est.Waited(o.firstAt - o.times.Start)
+		}
 		out = append(out, step.Action{Kind: step.ActComplete})
 		out = o.cfg.Window.Finish(o.number, out)
 	}
 	if o.phase == step.Lingering && o.cfg.Window.Passed(o.number) {
 		o.phase = step.Closed
 		out = append(out, step.Action{Kind: step.ActClosed})
+	}
+	if o.phase < step.Lingering {
+		o.findOverdue()
 	}
 	return out
 }
@@ -260,7 +345,7 @@ func (o *Eager) handleMessage(now step.Time, from int, m *wire.Msg, out []step.A
 				o.cfg.Est.RoundTrip(now - o.askedAt)
 				o.askedAt = 0
 			}
-			return o.read(from, m.Ranges, out)
+			return o.readAsked(now, from, m.Ranges, out)
 		}
 		for i := range o.offers {
 			if o.offers[i].owner == from {
@@ -289,19 +374,27 @@ func (o *Eager) answer(out []step.Action, to int, ranges []wire.Range, late bool
 	return o.send(out, to, wire.Msg{Kind: wire.MsgEagerSent, Flag: late, Ranges: ranges})
 }
 
-// read reads chunks of the owner's block that were requested.
-func (o *Eager) read(owner int, ranges []wire.Range, out []step.Action) []step.Action {
+// readAsked reads chunks of the owner's block that were requested.
+func (o *Eager) readAsked(now step.Time, owner int, ranges []wire.Range, out []step.Action) []step.Action {
 	var missing []wire.Range
 	for _, q := range ranges {
 		for asked := range runs(q, o.asked.NextSet, o.asked.NextClear) {
-			for run := range runs(asked, o.reading.NextClear, o.reading.NextSet) {
-				o.reading.SetRange(run.PSN, run.N)
-				missing = append(missing, run)
-			}
+			missing = slices.AppendSeq(missing, runs(asked, o.reading.NextClear, o.reading.NextSet))
 		}
 	}
+	return o.read(now, owner, missing, out)
+}
+
+// read reads missing chunks of the owner's block, for which no read has started.
+func (o *Eager) read(now step.Time, owner int, missing []wire.Range, out []step.Action) []step.Action {
 	if missing == nil {
 		return out
+	}
+	for _, q := range missing {
+		o.reading.SetRange(q.PSN, q.N)
+	}
+	if o.readAt == 0 {
+		o.readAt = now
 	}
 	return append(out, step.Action{Kind: step.ActRead, To: owner, Ranges: missing})
 }
@@ -311,16 +404,29 @@ func (o *Eager) send(out []step.Action, to int, m wire.Msg) []step.Action {
 	return append(out, step.Action{Kind: step.ActSend, To: to, Msg: m})
 }
 
-// cutoffAt returns the time at which chunks that were not requested count as lost.
-func (o *Eager) cutoffAt() step.Time {
-	if o.missing == o.asked.Count() {
+// since returns the time since which no missing chunk has arrived although it could.
+func (o *Eager) since() step.Time {
+	if p := o.cfg.Pool; p.taken.Count()-o.taken < p.size {
+		return max(o.progressAt, p.takenAt) // the network is busy with other calls
+	}
+	return o.progressAt
+}
+
+// lostAt returns the time at which the missing chunks of blocks that have begun to arrive count as lost. Their senders
+// send a block without a pause, so this rank waits only for what may be in transit.
+func (o *Eager) lostAt() step.Time {
+	if o.overdue.begun == 0 {
 		return step.Never
 	}
-	since := max(o.progressAt, o.cutAt)
-	if p := o.cfg.Pool; p.taken.Count()-o.taken < p.size {
-		since = max(since, p.takenAt) // the network is busy with other calls
+	return o.since() + o.cfg.Est.Transit(o.wireSize(o.overdue.tail))
+}
+
+// silentAt returns the time at which this rank asks for the blocks of which nothing has arrived.
+func (o *Eager) silentAt() step.Time {
+	if o.overdue.silent == 0 {
+		return step.Never
 	}
-	return since + o.slack()<<min(o.idle, 20)
+	return o.since() + o.patience()
 }
 
 // askAt returns the time at which a rank that waits for the Window asks for reports.
@@ -328,7 +434,7 @@ func (o *Eager) askAt() step.Time {
 	if o.sent || o.cfg.Window.wanted > o.number-WindowCalls {
 		return step.Never
 	}
-	return o.times.Start + o.cfg.Est.Alpha()
+	return o.times.Start + o.cfg.Est.Patience(0)
 }
 
 // Timer returns the time at which the Eager needs EvTimer, or Never.
@@ -336,15 +442,15 @@ func (o *Eager) Timer() step.Time {
 	if o.phase < step.Barrier || o.phase >= step.Lingering {
 		return step.Never
 	}
-	at := min(o.cutoffAt(), o.askAt())
+	at := min(o.lostAt(), o.silentAt(), o.askAt())
 	for i := range o.offers {
-		at = min(at, o.readAt(&o.offers[i]))
+		at = min(at, o.offerEnds(&o.offers[i]))
 	}
 	return at
 }
 
-// readAt returns the time at which chunks that were sent after the request count as lost.
-func (o *Eager) readAt(f *eagerOffer) step.Time { return max(f.since, o.progressAt) + o.slack() }
+// offerEnds returns the time at which chunks that were sent after the request count as lost.
+func (o *Eager) offerEnds(f *eagerOffer) step.Time { return max(f.since, o.progressAt) + o.slack() }
 
 func (o *Eager) handleTimer(now step.Time, out []step.Action) []step.Action {
 	if o.phase >= step.Lingering {
@@ -352,8 +458,8 @@ func (o *Eager) handleTimer(now step.Time, out []step.Action) []step.Action {
 	}
 	kept := o.offers[:0]
 	for _, f := range o.offers {
-		if now >= o.readAt(&f) {
-			out = o.read(f.owner, f.ranges, out)
+		if now >= o.offerEnds(&f) {
+			out = o.readAsked(now, f.owner, f.ranges, out)
 		} else {
 			kept = append(kept, f)
 		}
@@ -362,36 +468,39 @@ func (o *Eager) handleTimer(now step.Time, out []step.Action) []step.Action {
 	if now >= o.askAt() {
 		out = o.cfg.Window.Await(o.number-WindowCalls+1, out)
 	}
-	if now >= o.cutoffAt() {
-		out = o.handleCutoff(now, out)
+	if lost, silent := now >= o.lostAt(), now >= o.silentAt(); lost || silent {
+		out = o.handleCutoff(now, lost, silent, out)
 	}
 	return out
 }
 
-// handleCutoff asks the senders of all missing chunks, once for each chunk.
-func (o *Eager) handleCutoff(now step.Time, out []step.Action) []step.Action {
-	o.cutAt = now
-	o.idle++
-	for _, owner := range o.g.senders {
-		var block wire.Range
-		block.PSN, block.N = o.g.Block(0, owner)
-		var ranges []wire.Range
-		for free := range runs(block, o.place.NextFree, o.place.NextTaken) {
-			for q := range runs(free, o.asked.NextClear, o.asked.NextSet) {
-				o.asked.SetRange(q.PSN, q.N)
-				ranges = append(ranges, q)
-			}
+// handleCutoff reads the missing chunks of blocks that have begun to arrive, if these are lost. It asks the senders of
+// the other blocks if those have been silent for too long. It does so once for each chunk.
+func (o *Eager) handleCutoff(now step.Time, lost, silent bool, out []step.Action) []step.Action {
+	for j, reach := range o.reach {
+		if begun := reach > 0; begun && !lost || !begun && !silent {
+			continue
 		}
-		if ranges != nil {
-			out = o.send(out, owner, wire.Msg{
-				Kind: wire.MsgEagerFetch, Digest: o.g.digest, Call: o.g.call, Ranges: ranges,
-			})
+		ranges := slices.Collect(o.unrequested(j))
+		if ranges == nil {
+			continue
+		}
+		owner := o.g.Owner(0, o.g.base[0][j])
+		if reach > 0 {
+			out = o.read(now, owner, ranges, out)
+			continue
+		}
+		for _, q := range ranges {
+			o.asked.SetRange(q.PSN, q.N)
+		}
+		out = o.send(out, owner, wire.Msg{
+			Kind: wire.MsgEagerFetch, Digest: o.g.digest, Call: o.g.call, Ranges: ranges,
+		})
+		if o.askedAt == 0 {
+			o.askedAt = now
 		}
 	}
-	if o.askedAt == 0 && o.asked.Count() > 0 {
-		o.askedAt = now
-	}
-	if o.phase == step.Multicast && o.asked.Count() > 0 {
+	if o.phase == step.Multicast {
 		o.phase, o.times.Fetch = step.Fetch, now
 	}
 	return out

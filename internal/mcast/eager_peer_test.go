@@ -1,6 +1,7 @@
 package mcast
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/allcast/allcast/internal/step"
@@ -124,4 +125,94 @@ func TestEagerSkew(t *testing.T) {
 	if est.Alpha() > step.Millisecond {
 		t.Errorf("alpha is %d ns", est.Alpha())
 	}
+}
+
+// lateCall makes one eager call of ten chunks, whose sender is late. One of the chunks is lost, and read. It returns
+// the number of requests and the time of the end.
+func lateCall(t *testing.T, o *Eager, now, late step.Time, lost uint32) (requests int, end step.Time) {
+	t.Helper()
+	const latency = 20 * step.Microsecond
+	readEnds, arrives := step.Never, now+late+latency
+	var reads []wire.Range
+	act := func(acts []step.Action) {
+		for _, a := range acts {
+			switch {
+			case a.Kind == step.ActSend && a.Msg.Kind == wire.MsgEagerFetch:
+				requests++
+			case a.Kind == step.ActRead:
+				reads, readEnds = append(reads, a.Ranges...), now+2*latency
+			}
+		}
+	}
+	act(o.Step(now, step.Event{Kind: step.EvStart}, nil))
+	for o.Phase() < step.Lingering {
+		now = min(o.Timer(), arrives, readEnds)
+		switch now {
+		case step.Never:
+			t.Fatalf("stuck in phase %v, missing %d", o.Phase(), o.missing)
+		case arrives:
+			arrives = step.Never
+			for psn := range o.place.Len() {
+				if psn != lost {
+					o.place.Finish(psn, 1)
+					act(o.Placed(now, wire.Range{PSN: psn, N: 1}, nil))
+				}
+			}
+		case readEnds:
+			readEnds = step.Never
+			for _, q := range reads {
+				o.place.Finish(q.PSN, q.N)
+			}
+			act(o.Step(now, step.Event{Kind: step.EvRead, Ranges: reads}, nil))
+			reads = nil
+		default:
+			act(o.Step(now, step.Event{Kind: step.EvTimer}, nil))
+		}
+	}
+	return requests, now
+}
+
+// Lost chunks teach a rank how quick the network is. That does not make it ask senders which are late by less than the
+// first alpha.
+func TestEagerIsPatientWithLateSenders(t *testing.T) {
+	const calls, usual = 400, 500 * step.Microsecond
+	g := eagerPlan(t, 2, 1000)
+	for name, late := range map[string]func(r *rand.Rand, i int) step.Time{
+		"always":    func(*rand.Rand, int) step.Time { return usual },
+		"by chance": func(r *rand.Rand, _ int) step.Time { return step.Time(r.Int64N(int64(usual))) },
+		"now and then": func(_ *rand.Rand, i int) step.Time {
+			return usual * step.Time(b2i(i%10 == 9))
+		},
+		"never": func(*rand.Rand, int) step.Time { return 0 },
+	} {
+		w, r := NewWindow(0, 1, 2), rand.New(rand.NewPCG(1, 1))
+		est := NewEstimator(Limits{Alpha: step.Millisecond, MinAlpha: 50 * step.Microsecond, MaxAlpha: step.Second})
+		now, asked, repairs := step.Second, 0, step.Time(0)
+		for i := range uint64(calls) {
+			o := NewEager(EagerConfig{
+				Geometry: g, Rank: 1, Window: w, Seq: i, Number: w.Begin(g, i), Est: est, Pool: NewPool(100, nil),
+			})
+			d := late(r, int(i))
+			requests, end := lateCall(t, o, now, d, uint32(r.IntN(20))) // half of the calls lose a chunk
+			asked += requests
+			repairs = max(repairs, end-now-d)
+			now = end + step.Millisecond
+		}
+		if asked > 0 {
+			t.Errorf("senders late %s: %d requests in %d calls", name, asked, calls)
+		}
+		if repairs > 200*step.Microsecond {
+			t.Errorf("senders late %s: a repair took %d ns", name, repairs)
+		}
+		if !est.Measured() || est.Alpha() > 300*step.Microsecond {
+			t.Errorf("senders late %s: alpha is %d ns, after a hundred losses", name, est.Alpha())
+		}
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

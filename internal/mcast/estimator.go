@@ -17,6 +17,7 @@ type Estimator struct {
 	extra   step.Time // part of alpha learned from late chunks
 	latency step.Time // latency of an activation, from the end of a chunk to the successor's first chunk
 	lateAt  step.Time // time of the last late chunk
+	skew    step.Time // time for which senders of eager calls may be silent because they are late
 	limits  Limits
 }
 
@@ -41,7 +42,7 @@ func NewEstimator(l Limits) *Estimator {
 	if rate <= 0 {
 		rate = 0.125 // 1 Gbit/s until the first measurement
 	}
-	return &Estimator{rate: rate, lateAt: -l.MaxAlpha, limits: l}
+	return &Estimator{rate: rate, lateAt: -l.MaxAlpha, skew: l.Alpha, limits: l}
 }
 
 // Alpha returns the current slack.
@@ -59,6 +60,18 @@ func (e *Estimator) Measured() bool { return e.message > 0 }
 // Slack returns N/B + alpha.
 func (e *Estimator) Slack(bytes int64) step.Time {
 	return transferTime(bytes, e.rate) + e.Alpha()
+}
+
+// Patience returns how long to wait for data of a rank that may not have made its call yet: N/B + alpha, and at least
+// twice as long as the data of such ranks usually takes.
+func (e *Estimator) Patience(bytes int64) step.Time {
+	return transferTime(bytes, e.rate) + max(e.Alpha(), e.skew)
+}
+
+// Waited learns how long the first data of ranks took that may have made their calls late.
+func (e *Estimator) Waited(took step.Time) {
+	took = min(2*max(0, took), e.limits.Alpha)
+	e.skew = max(took, e.skew-(e.skew-took)/64)
 }
 
 // Transit returns how long datagrams of this total size may still be in transit after this rank has

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/background"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/topology"
 	"github.com/allcast/allcast/internal/units"
@@ -83,6 +84,8 @@ type Network struct {
 	// Tokens says that datagrams carry a token of their operation, as on IP. Stale datagrams then need no time
 	// to drain, and small multicasts are eager (mcast.Eager).
 	Tokens bool
+
+	limits mcast.Limits // if set, what ranks assume of the network; for tests
 }
 
 // Receiver describes the receiving side of a host.

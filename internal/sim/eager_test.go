@@ -3,10 +3,12 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/topology"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -101,7 +103,7 @@ func eagerCall(w *world, r *rand.Rand, req uint64, comm uint32, members []int) (
 // sends more than two messages per half window, and a call takes as long as its data needs.
 func TestEagerBroadcast(t *testing.T) {
 	const calls = 10 * mcast.WindowCalls
-	w, all := eagerSequence(t, "star:8", calls, 0)
+	w, all := eagerSequence(t, "star:8", calls, 4096, 0, nil)
 	for _, c := range all {
 		for rank, o := range c.ranks {
 			if o.spent.Fetch > 0 || o.spent.Handshake > 0 {
@@ -126,8 +128,8 @@ func TestEagerBroadcast(t *testing.T) {
 // TestEagerRepair bounds the time of a repair: about one cutoff and one read, never a timeout.
 func TestEagerRepair(t *testing.T) {
 	const calls = 50
-	_, clean := eagerSequence(t, "star:8", calls, 0)
-	w, lossy := eagerSequence(t, "star:8", calls, 0.3)
+	_, clean := eagerSequence(t, "star:8", calls, 4096, 0, nil)
+	w, lossy := eagerSequence(t, "star:8", calls, 4096, 0.3, nil)
 	if w.repaired() == 0 {
 		t.Fatal("nothing was repaired at 30 % loss")
 	}
@@ -142,8 +144,42 @@ func TestEagerRepair(t *testing.T) {
 	}
 }
 
-// eagerSequence runs Broadcasts of 4 KiB from changing roots, one per millisecond.
-func eagerSequence(t *testing.T, topo string, n int, loss float64) (*world, []*collective) {
+// TestEagerRepairIsQuick bounds what lost chunks of eager Broadcasts cost if ranks know nothing about the network, as
+// on a loopback device: they assume a link of 1 Gbit/s and an alpha of 1 ms.
+func TestEagerRepairIsQuick(t *testing.T) {
+	const calls, bytes = 300, mcast.EagerBytes
+	ignorant := func(cfg *Config) {
+		cfg.Rate, cfg.Latency, cfg.Reaction, cfg.Chunk = 25e9, time.Microsecond, 5*time.Microsecond, 8192
+		cfg.limits = mcast.Limits{Alpha: step.Millisecond, MinAlpha: 50 * step.Microsecond, MaxAlpha: step.Second}
+	}
+	times := func(loss float64) []int64 {
+		w, all := eagerSequence(t, "star:4", calls, bytes, loss, ignorant)
+		var took []int64
+		for i, c := range all {
+			last := int64(0)
+			for _, o := range c.ranks {
+				last = max(last, o.at-int64(i)*1e9)
+			}
+			took = append(took, last)
+		}
+		if loss > 0 && w.repaired() < calls {
+			t.Fatalf("only %d chunks were repaired", w.repaired())
+		}
+		slices.Sort(took)
+		return took
+	}
+	clean, lossy := times(0)[calls/2], times(0.05)
+	median, p99 := lossy[calls/2], lossy[calls*99/100]
+	if median > 4*clean || p99 > 20*clean {
+		t.Errorf("a median of %v and a p99 of %v, want at most 4 and 20 times %v",
+			time.Duration(median/1000), time.Duration(p99/1000), time.Duration(clean/1000))
+	}
+}
+
+// eagerSequence runs Broadcasts from changing roots, one per millisecond.
+func eagerSequence(
+	t *testing.T, topo string, n int, bytes int64, loss float64, change func(*Config),
+) (*world, []*collective) {
 	t.Helper()
 	g, err := topology.Parse(topo)
 	if err != nil {
@@ -154,6 +190,9 @@ func eagerSequence(t *testing.T, topo string, n int, loss float64) (*world, []*c
 	cfg.Topology, cfg.Op, cfg.Counts = g, "allgather", nil
 	cfg.Tokens, cfg.Flow, cfg.PSNBits, cfg.Chunk, cfg.Queue = true, "credit", 0, 4096, 0
 	cfg.Timeout = time.Second
+	if change != nil {
+		change(&cfg)
+	}
 	if cfg, _, err = cfg.complete(); err != nil {
 		t.Fatal(err)
 	}
@@ -171,13 +210,13 @@ func eagerSequence(t *testing.T, topo string, n int, loss float64) (*world, []*c
 			Kind: wire.Broadcast, Root: i % len(members), Counts: make([]int64, len(members)), Chunk: cfg.Chunk,
 			Chains: 1, Subgroups: 1, Eager: w.eagerChunks,
 		}
-		s.Counts[s.Root] = 4096
+		s.Counts[s.Root] = bytes
 		plan, err := mcast.Plan(s, w.layout)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !plan[0].Eager() {
-			t.Fatal("a Broadcast of 4 KiB is not eager")
+			t.Fatalf("a Broadcast of %d bytes is not eager", bytes)
 		}
 		c := multicastCall(uint64(i+1), 0, members, plan, s, true, 1)
 		calls = append(calls, c)

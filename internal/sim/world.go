@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
@@ -168,12 +169,13 @@ func (cfg *Config) parameters() parameters {
 // nodeConfig returns the configuration that a fabric would derive for its nodes.
 func (w *world) nodeConfig(flow mcast.Flow) node.Config {
 	alpha := ns(w.alpha)
+	limits := mcast.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha}
 	return node.Config{
 		Size: w.g.Hosts, Timeout: step.Time(w.cfg.Timeout.Nanoseconds()),
 		Deadline: step.Time(w.cfg.Deadline.Nanoseconds()),
 		Flow:     flow, Room: w.room, Batch: 16, Overhead: udHeader, Layout: w.layout,
 		Eager: node.EagerLimit, Digest: w.cfg.Digest, EagerChunks: w.eagerChunks,
-		Limits: mcast.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
+		Limits: cmp.Or(w.cfg.limits, limits),
 	}
 }
 
