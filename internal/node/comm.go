@@ -47,6 +47,7 @@ type comm struct {
 	answers    inc.Answers
 	retryAt    step.Time // if not 0, aggregators did not answer, and no reduction uses them before this time
 	failures   int       // number of reductions in a row for which aggregators failed
+	few        fewSums   // of the last reductions with small blocks
 
 	agreements []*agreement // agreements that have not ended, or that the user has not called yet
 	nextAgree  uint64

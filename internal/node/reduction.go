@@ -187,6 +187,24 @@ func (n *Node) endReducing(st *round) {
 // a loss, so a rank that fetches more has aggregators that do not work.
 const maxRepaired = 8
 
+// fewSums counts the sums of several reductions. Blocks with less than 2*maxRepaired sums are judged together, because
+// one sum that a rank fetches is no proof.
+type fewSums struct{ repaired, all uint64 }
+
+// late reports whether a rank has fetched too many of its sums of a reduction that uses aggregators.
+func (f *fewSums) late(repaired, all uint64) bool {
+	const enough = 2 * maxRepaired
+	if all >= enough {
+		return repaired >= all/maxRepaired
+	}
+	f.repaired, f.all = f.repaired+repaired, f.all+all
+	late := repaired > 0 && f.repaired >= max(2, f.all/maxRepaired)
+	if late || f.all >= enough {
+		*f = fewSums{}
+	}
+	return late
+}
+
 // completeReduction lets the next reduction start. If this rank found that sums did not come although it is connected
 // to its aggregator, its communicator does not use the aggregators for a while. The other ranks then do not use them
 // either. Other communicators go on: the aggregators may have no room for this one.
@@ -196,8 +214,8 @@ func (n *Node) completeReduction(c *comm, st *round) {
 	c.answers = st.inc.Answers()
 	c.pace = float64(st.inc.Pace()) / float64(k.inc.Chunk)
 	repaired, all := st.inc.Stats().Repaired, st.inc.Record().Len()
-	late := repaired > 0 && repaired >= uint64(all)/maxRepaired
-	if st.inc.Noticed() >= 0 || late && !st.inc.FellBack() {
+	late := !st.inc.FellBack() && c.few.late(repaired, uint64(all))
+	if st.inc.Noticed() >= 0 || late {
 		c.failures++
 	}
 	if !st.inc.FellBack() && !late {

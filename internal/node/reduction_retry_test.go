@@ -3,6 +3,7 @@ package node
 import (
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/step"
 )
@@ -115,5 +116,48 @@ func TestDeadlineOfAHeldReduction(t *testing.T) {
 	c.finish()
 	if n := second.failures(Deadline, 4); n != 5 {
 		t.Errorf("%d ranks blame rank 4", n)
+	}
+}
+
+// loseSums makes the first sum of rank 0 never arrive.
+func (c *cluster) loseSums() {
+	h := c.hosts[0]
+	h.results.Fate = func(g sumGram) clustertest.Fate {
+		if r := h.openRound(g.opKey); g.Kind == inc.Result && r != nil {
+			if _, nth, _, _ := r.red.Layout.At(g.Place); nth == 0 {
+				return clustertest.Lose
+			}
+		}
+		return clustertest.Deliver
+	}
+}
+
+// One chunk that had to be fetched says nothing about the aggregators, however few chunks the block has. If it happens
+// time and again, they do not work.
+func TestReductionOfFewChunks(t *testing.T) {
+	for _, block := range []int64{4, 8, 12, 30, 100} { // up to 13 chunks
+		c := planWorld(t, 4, 1, quietConfig())
+		reduce := func() *job {
+			k := c.reduceScatter(0, block).all()
+			c.finish()
+			c.allRight(k)
+			return k
+		}
+		reduce()
+		c.loseSums()
+		k := reduce()
+		if n := c.hosts[0].node.Stats().Repaired; n != 1 {
+			t.Fatalf("blocks of %d bytes: %d chunks were fetched, want 1", block, n)
+		}
+		if c.hosts[0].node.comms[0].retryAt > 0 || k.fellBack() > 0 {
+			t.Errorf("blocks of %d bytes: the aggregators are not used after one fetched chunk: %q", block, k.shares[0].fallback)
+		}
+		stopped := 0
+		for range 3 {
+			stopped += reduce().fellBack()
+		}
+		if few := block <= 30; few && stopped == 0 {
+			t.Errorf("blocks of %d bytes: the aggregators are still used after four fetched chunks", block)
+		}
 	}
 }
