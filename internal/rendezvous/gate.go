@@ -6,16 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/allcast/allcast/internal/inherit"
 )
-
-// maxPending limits connections that have not said hello. Another one evicts the oldest. Silent connections
-// therefore cannot keep ranks out, and an evicted rank dials again.
-const maxPending = 256
 
 // maxRefused limits the processes with a wrong key of which a rank tells rank 0.
 const maxRefused = 8
@@ -41,7 +36,7 @@ type gate struct {
 	wg        sync.WaitGroup
 
 	mu        sync.Mutex
-	pending   []net.Conn // oldest first
+	pending   pending
 	closed    bool
 	strangers int
 	wrongKeys int
@@ -110,19 +105,19 @@ func (g *gate) enter(conn net.Conn) bool {
 	if g.closed {
 		return false
 	}
-	if len(g.pending) >= maxPending {
+	if len(g.pending.all) >= maxStrangers+g.cfg.Size {
 		g.evict()
 	}
-	g.pending = append(g.pending, conn)
+	g.pending.add(conn)
 	return true
 }
 
-// evict closes the oldest pending connection. The caller holds mu.
+// evict closes a pending connection. The caller holds mu.
 func (g *gate) evict() {
-	if len(g.pending) > 0 {
+	if conn := g.pending.least(); conn != nil {
 		g.strangers++
-		_ = g.pending[0].Close()
-		g.pending = slices.Delete(g.pending, 0, 1)
+		_ = conn.Close()
+		g.pending.remove(conn)
 	}
 }
 
@@ -130,11 +125,14 @@ func (g *gate) evict() {
 func (g *gate) leave(conn net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.Index(g.pending, conn)
-	if i >= 0 {
-		g.pending = slices.Delete(g.pending, i, i+1)
-	}
-	return i >= 0
+	return g.pending.remove(conn)
+}
+
+// progress records that a pending connection has brought bytes, or has proved the job's key.
+func (g *gate) progress(conn net.Conn, proved bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pending.progress(conn, proved)
 }
 
 func (g *gate) receive(conn net.Conn) {
@@ -160,10 +158,11 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return arrival{}, err
 	}
-	l, err := authParent(conn, g.cfg.Key, g.cfg.Secure, g.id)
+	l, err := authParent(&pendingConn{conn, g}, g.cfg.Key, g.cfg.Secure, g.id)
 	if err != nil {
 		return arrival{}, err
 	}
+	g.progress(conn, true)
 	conn = l.wrap(conn)
 	f, err := readFrame(conn, helloLimits)
 	if err != nil {
@@ -226,7 +225,7 @@ func (g *gate) close() {
 	closeAll(g.listeners)
 	g.mu.Lock()
 	g.closed = true
-	for len(g.pending) > 0 {
+	for len(g.pending.all) > 0 {
 		g.evict()
 	}
 	g.mu.Unlock()

@@ -184,7 +184,7 @@ func (g *gathering) handle(ev event) *verdict {
 
 // tell passes a frame on, now and to every parent that comes later. Ranks that send too many lose some.
 func (g *gathering) tell(child *peer, rank int, f frame) {
-	if len(g.known) >= 2*g.cfg.Size+maxPending {
+	if len(g.known) >= 2*g.cfg.Size+maxStrangers {
 		return
 	}
 	n := notice{child, rank, relayFrame(rank, f)}

@@ -73,7 +73,7 @@ func (h *hub) add(a arrival) *peer {
 func (h *hub) refuse(a arrival) {
 	switch {
 	case a.conn == nil: // its parent keeps it
-	case len(h.extra) >= h.size+maxPending:
+	case len(h.extra) >= h.size+maxStrangers:
 		_ = a.conn.Close()
 	default:
 		h.extra = append(h.extra, h.add(a))

@@ -21,7 +21,7 @@ func TestStrangers(t *testing.T) {
 		}
 		// More connections than the gate keeps are in the backlog before rank 0 accepts any.
 		var conns []net.Conn
-		for i := range maxPending + 20 {
+		for i := range maxStrangers + len(cfgs) + 20 {
 			conn, err := net.Dial("tcp", w.addr)
 			if err != nil {
 				t.Fatal(err)
