@@ -95,6 +95,10 @@ class FakeDevice:
             self._streams.append(stream)
         return stream
 
+    def idle(self, stream: Stream) -> bool:
+        with self._change:
+            return not stream.commands and not (self._one_queue and self._shared.commands)
+
     def using(self, stream: Stream) -> contextlib.AbstractContextManager[Any]:
         @contextlib.contextmanager
         def use() -> Iterator[None]:

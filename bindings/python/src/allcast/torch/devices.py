@@ -51,7 +51,10 @@ class Device(Protocol):
         """Returns the stream that the calling thread uses."""
 
     def new_stream(self) -> Any:
-        """Returns a stream for copies."""
+        """Returns a stream for copies, which nothing else uses. It lasts as long as the process."""
+
+    def idle(self, stream: Any) -> bool:
+        """Returns whether a stream has done everything enqueued so far."""
 
     def using(self, stream: Any) -> AbstractContextManager[Any]:
         """Makes a stream current on the calling thread."""
@@ -92,6 +95,7 @@ class Device(Protocol):
 
 _MEMORY_UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the driver knows from the address where memory is
 _MAX_PITCH = 2**31 - 1  # limit of cuMemcpy2DAsync
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: not ordered with the default stream, as torch's streams
 _WAIT_GEQ = 0  # CU_STREAM_WAIT_VALUE_GEQ: cyclic comparison of 32 bits
 
 
@@ -122,8 +126,9 @@ class _Driver:
     """The few functions of libcuda that torch does not offer, on one device.
 
     torch has no strided asynchronous copy between host and device, and no way to make a stream wait
-    for memory. Each call pushes the device's primary context, which torch uses too, because a
-    thread that has used no CUDA function before has none.
+    for memory. Its streams are some of 32, so that two users may get the same one. Each call pushes
+    the device's primary context, which torch uses too, because a thread that has used no CUDA
+    function before has none.
     """
 
     def __init__(self, index: int) -> None:
@@ -141,6 +146,7 @@ class _Driver:
                 ctypes.c_uint32,
                 ctypes.c_uint,
             ],
+            "cuStreamCreate": [ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint],
             "cuGetErrorName": [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)],
         }
         for name, types in arguments.items():
@@ -195,6 +201,11 @@ class _Driver:
             Height=rows,
         )
         self._call("cuMemcpy2DAsync_v2", copy, stream)
+
+    def create_stream(self) -> int:
+        stream = ctypes.c_void_p()
+        self._call("cuStreamCreate", stream, _NON_BLOCKING)
+        return stream.value or 0
 
     def wait_value(self, stream: int, address: int, value: int) -> None:
         self._call("cuStreamWaitValue32_v2", stream, address, value & 0xFFFFFFFF, _WAIT_GEQ)
@@ -272,7 +283,11 @@ class CudaDevice:
         return torch.cuda.current_stream(self._index)
 
     def new_stream(self) -> torch.cuda.Stream:
-        return torch.cuda.Stream(self._index)  # type: ignore[no-untyped-call]
+        handle = self._driver.create_stream()
+        return torch.cuda.ExternalStream(handle, self._index)  # type: ignore[no-untyped-call]
+
+    def idle(self, stream: torch.cuda.Stream) -> bool:
+        return bool(stream.query())
 
     def using(self, stream: torch.cuda.Stream) -> AbstractContextManager[Any]:
         return torch.cuda.stream(stream)

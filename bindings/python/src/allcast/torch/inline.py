@@ -55,6 +55,9 @@ def run(staging: Staging, group: Group, call: Call, plan: Plan) -> Work:
         if not isinstance(error, allcast.InvalidError):  # which is refused before it begins
             staging.failure = raised
         raise raised from error
+    except BaseException:
+        staging.pool.forget(memory)  # the operation continues
+        raise
     for copy in piece.copies_out:
         device.copy(stream, copy.device, copy.host_region(memory))
     for to, source in plan.results:

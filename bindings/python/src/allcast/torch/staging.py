@@ -48,7 +48,7 @@ import allcast
 from . import tracing
 from .devices import CudaDevice, Device
 from .pieces import Done, Plan, Settings, Start, add_call, aligned, shape_of
-from .pinned import Flag, Flags, Pool
+from .pinned import Flag, Flags, Pool, Streams
 from .works import NO_TIMEOUT, Call, Promise, Work, not_ended
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ class Staging:
         flags: Flags | None = None,
         outstanding: Outstanding | None = None,
         copies: _Sequence | None = None,
+        streams: Streams | None = None,
     ) -> None:
         self.device = device
         self.settings = settings
@@ -140,12 +141,20 @@ class Staging:
         self.copies = copies or _Sequence("allcast-copies")
         self.failure: BaseException | None = None  # of a collective: no later one can work
         self.sends = _Sequence("allcast-sends")
-        self._streams = (device.new_stream(), device.new_stream())
+        self.streams = streams or Streams(device)
+        self._streams = (self.streams.take(), self.streams.take())
+        weakref.finalize(self, self.streams.put, *self._streams).atexit = False
 
     def of_another_group(self) -> Staging:
         """Returns staging for another group on the same device."""
         return Staging(
-            self.device, self.settings, self.pool, self.flags, self.outstanding, self.copies
+            self.device,
+            self.settings,
+            self.pool,
+            self.flags,
+            self.outstanding,
+            self.copies,
+            self.streams,
         )
 
     def call(
@@ -164,11 +173,17 @@ class Staging:
         streams, depth = self._streams, self.settings.depth
         if message:
             # Neither does a message wait for memory that another operation uses.
-            streams, depth = (self.device.new_stream(), self.device.new_stream()), len(plan.pieces)
+            streams, depth = (self.streams.take(), self.streams.take()), len(plan.pieces)
         call = StagedCall(self, plan, timeout, streams, depth, message, ended)
         if not message:
             self.outstanding.add(call)
         return call
+
+
+def _pass_on(error: BaseException) -> None:
+    """Raises what is no failure of an operation, such as KeyboardInterrupt."""
+    if not isinstance(error, Exception):
+        raise error
 
 
 class StagedCall:
@@ -188,7 +203,7 @@ class StagedCall:
         timeout: float,
         streams: tuple[Any, Any],
         depth: int,
-        idle_only: bool,
+        message: bool,
         ended: Callable[[], None] | None,
     ) -> None:
         self._staging = staging
@@ -211,10 +226,17 @@ class StagedCall:
         self._concluding = False
         self._concluded = False
         self._error: BaseException | None = None
+        self.refused = False  # the network has not begun the operation
         self._last: Any = None  # event after all copies
 
         stride = aligned(max(plan.nbytes, 1))
-        self._memory, free = staging.pool.take(stride * self._depth, idle_only)
+        self._message = message
+        # Pieces are bounded by their size and number.
+        self._whole = len(plan.pieces) == 1 and not message
+        if self._whole:
+            self._memory, free = staging.pool.take_whole(stride, timeout)
+        else:
+            self._memory, free = staging.pool.take(stride * self._depth, message)
         self._slots = [self._memory[i * stride :][: plan.nbytes] for i in range(self._depth)]
         called = self._device.record(self._device.current_stream())
         for stream in streams:
@@ -249,6 +271,7 @@ class StagedCall:
                     self._device.synchronize(copied)
             except BaseException as error:
                 self.fail(error)
+                _pass_on(error)
                 return
             with self._lock:
                 if self._error is not None:
@@ -261,7 +284,10 @@ class StagedCall:
             try:
                 piece.start(send, recv, self._done(i), left)
             except BaseException as error:
+                # Every rank refuses an invalid call, which takes no place in the order of calls.
+                self.refused = i == 0 and isinstance(error, allcast.InvalidError)
                 self._piece_ended(i, error)
+                _pass_on(error)
                 return
 
     def fail(self, error: BaseException) -> None:
@@ -401,7 +427,8 @@ class StagedCall:
         with self._lock:
             self._last = last
         # The event keeps the next owner away from memory that the network still uses.
-        self._staging.pool.put(self._memory, last)
+        put = self._staging.pool.put_whole if self._whole else self._staging.pool.put
+        put(self._memory, last)
 
     # The following methods handle the end of pieces.
 
@@ -436,7 +463,10 @@ class StagedCall:
         except BaseException as error:
             with self._lock:
                 self._set_error(error)
-        self._conclude()
+            self._conclude()
+            _pass_on(error)
+        else:
+            self._conclude()
 
     def _enqueue_ended(self) -> None:
         """Enqueues the copies of pieces that have ended, unless they are enqueued already."""
@@ -482,6 +512,8 @@ class StagedCall:
                 self._concluded = True
                 self._lock.notify_all()
         self._staging.outstanding.remove(self)
+        if self._message:
+            self._staging.streams.put(self._to_host, self._to_device)
         if self._ended_callback is not None:
             self._ended_callback()
 
@@ -582,13 +614,20 @@ class StagedWork(Work):
     def finish_directly(self) -> None:
         """Waits for an operation that start_directly has started."""
         assert self._direct is not None
-        self._end_pieces(self._ended_pieces + len(self._direct))
+        count = self._ended_pieces + len(self._direct)
+        try:
+            self._end_pieces(count)
+        except BaseException:
+            # Such as KeyboardInterrupt. It ends the waiting, and the operation continues.
+            threading.Thread(target=self._end_pieces, args=(count,), daemon=True).start()
+            raise
 
     def _end_pieces(self, count: int) -> None:
         """Waits until so many pieces have ended."""
         while self._direct and self._ended_pieces < count:
+            self._direct[0].settle()
+            self._direct.popleft()
             self._ended_pieces += 1
-            self._direct.popleft().settle()
 
     def _concluded(self) -> None:
         if self._algorithm is not None:
@@ -596,7 +635,7 @@ class StagedWork(Work):
         failure = self.call.failure
         if failure is not None:
             self._error = self._group.backend_error(self._operation, failure)
-            if self._collective:
+            if self._collective and not self.call.refused:
                 self._staging.failure = self._error
         if self.take_future():
             # Callbacks may block, and must not do so in the thread that enqueues copies.
@@ -615,7 +654,7 @@ class StagedWork(Work):
                     if not self.call.wait_concluded(limit):
                         raise allcast.WaitTimeoutError(not_ended(limit))
                 self.call.wait_stream()
-        except BaseException as error:
+        except Exception as error:
             raise self._group.backend_error(self._operation, error) from error
         return True
 
