@@ -6,12 +6,14 @@ import gc
 import threading
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
 from ranks import init, run
 
+import allcast
 import allcast.torch
 from allcast.torch import backend as allcast_backend
 
@@ -277,3 +279,22 @@ def _single(rank: int, size: int) -> None:
 
 def test_a_group_of_one_rank() -> None:
     run(_single, size=1)
+
+
+def _slow_leaving(rank: int, size: int) -> None:
+    """Leaving takes longer than its limit, as on a busy machine. It is no error."""
+    world = dist.group.WORLD._group.world
+    close = type(world.comm).close
+
+    def slow(comm: allcast.Comm, timeout: float | None = None) -> None:
+        close(comm, timeout)
+        raise allcast.Error("leaving takes longer")
+
+    with mock.patch.object(type(world.comm), "close", slow):
+        dist.distributed_c10d._abort_process_group()
+    assert world not in allcast.torch.groups.worlds()
+    assert world.completions._closed
+
+
+def test_an_abort_may_take_longer_than_its_limit() -> None:
+    run(_slow_leaving, size=2)

@@ -57,8 +57,12 @@ class Comm(Collectives, Reductions, Messages):
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # After an exception, the other ranks must not wait for this one.
-        self.close(None if kind is None else 0)
+        if kind is None:
+            self.close()
+            return
+        # The other ranks must not wait for this one. Its own exception is what matters.
+        with contextlib.suppress(Error):
+            self.close(0)
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
@@ -94,7 +98,8 @@ class Comm(Collectives, Reductions, Messages):
 
         Closing the communicator of `join` leaves the job and closes all others. It first waits
         until the other ranks leave, for `timeout` seconds or the option of `join` at most. If they
-        do not, their operations that need this rank fail at once, and name it.
+        do not, their operations that need this rank fail at once, and name it. With `timeout`, an
+        error says that leaving takes longer, for example on a busy machine. It then continues.
         """
         if self.closed:
             return
