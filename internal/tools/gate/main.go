@@ -64,7 +64,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 		if err := g.stage(&stages[i]); err != nil {
 			return err
 		}
-		if mode != "soak" && len(g.failures) > 0 {
+		if stages[i].name == compileStage && len(g.failures) > 0 {
 			break
 		}
 	}
