@@ -14,6 +14,14 @@ import (
 // for which skip, with the path from root, reports true.
 func eachSource(t *testing.T, root string, skip func(dir string) bool, check func(*token.FileSet, *ast.File)) {
 	t.Helper()
+	eachFile(t, root, false, skip, check)
+}
+
+// eachFile parses Go files as eachSource does, either those of tests or all others.
+func eachFile(
+	t *testing.T, root string, tests bool, skip func(dir string) bool, check func(*token.FileSet, *ast.File),
+) {
+	t.Helper()
 	checked := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -22,7 +30,7 @@ func eachSource(t *testing.T, root string, skip func(dir string) bool, check fun
 		switch name, _ := filepath.Rel(root, path); {
 		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || skip(filepath.ToSlash(name))):
 			return fs.SkipDir
-		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") != tests:
 			return nil
 		}
 		checked++
