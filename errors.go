@@ -9,6 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/oslimit"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -134,7 +135,11 @@ func exportError(err error, members []int) error {
 		if mail := exportMailError(e, members); mail != nil {
 			return mail
 		}
-		return exportRankError(e, members)
+		r := exportRankError(e, members)
+		if full, ok := errors.AsType[*oslimit.Error](err); ok {
+			r.causes, r.localCause = append(r.causes, full), ": "+full.Error()
+		}
+		return r
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, node.ErrComm), errors.Is(err, fabric.ErrClosed):
 		return fmt.Errorf("allcast: %w", ErrClosed)
 	case errors.Is(err, engine.ErrCall):

@@ -14,6 +14,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/inherit"
+	"github.com/allcast/allcast/internal/oslimit"
 )
 
 // A Config describes a Server. Zero fields have defaults, except for the site key.
@@ -89,6 +90,7 @@ type Server struct {
 	data    dataCounters
 	conns   connCounters
 	limits  connLimits
+	full    sync.Once     // this process has run out of something
 	large   chan struct{} // an element per large message that is read
 
 	mu       sync.Mutex
@@ -115,9 +117,10 @@ func Listen(cfg Config) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	files, _ := oslimit.OpenFiles()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, started: time.Now(), jobs: map[uint32]*job{}, open: map[net.Conn]bool{},
-		limits: newConnLimits(openFiles()), large: make(chan struct{}, maxParallel),
+		limits: newConnLimits(files), large: make(chan struct{}, maxParallel),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.publish()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/inherit"
+	"github.com/allcast/allcast/internal/oslimit"
 )
 
 const (
@@ -45,8 +46,11 @@ func (s *Server) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			if s.shed() { // the process is out of descriptors, which strangers hold
-				continue
+			if full := oslimit.Exhausted(err); full != nil {
+				s.full.Do(func() { s.log.Warn("cannot accept connections", "err", full) })
+				if s.shed() { // strangers hold what is missing
+					continue
+				}
 			}
 			select {
 			case <-time.After(10 * time.Millisecond):

@@ -73,8 +73,8 @@ var Layers = []Layer{
 	{
 		Name: "base", About: "packages that know nothing about collectives",
 		Packages: []string{
-			"internal/figure", "internal/inherit", "internal/pcap", "internal/reduce", "internal/seal", "internal/testenv",
-			"internal/units", "store",
+			"internal/figure", "internal/inherit", "internal/oslimit", "internal/pcap", "internal/reduce", "internal/seal",
+			"internal/testenv", "internal/units", "store",
 		},
 	},
 	{

@@ -92,7 +92,8 @@ type Handler interface {
 	// the operation.
 	Registered(op OpKey, err error)
 	// Lost says that the connection to a peer failed, cannot be made, or has ended with the peer's
-	// goodbye (ErrGoodbye). It is called at most once per peer, after all that the peer has sent.
+	// goodbye (ErrGoodbye). It is called at most once per peer, after all that the peer has sent. If the
+	// peer is this rank itself, it cannot connect to others because of a limit of its own (oslimit.Error).
 	Lost(peer int, err error)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/inherit"
+	"github.com/allcast/allcast/internal/oslimit"
 )
 
 const (
@@ -78,7 +79,7 @@ func (s *seeker) run(ctx context.Context, wait time.Duration) finding {
 		switch {
 		case err == nil:
 			return finding{leaf: l}
-		case errors.Is(err, ErrKey), s.failed >= maxStoreErrors, s.nameless(err):
+		case errors.Is(err, ErrKey), isLimit(err), s.failed >= maxStoreErrors, s.nameless(err):
 			return finding{err: err}
 		case last == nil || ctx.Err() == nil:
 			last = err
@@ -87,6 +88,12 @@ func (s *seeker) run(ctx context.Context, wait time.Duration) finding {
 			s.mu.Unlock()
 		}
 	}
+}
+
+// isLimit reports whether this process, and not the parent, is the reason of an error.
+func isLimit(err error) bool {
+	_, limit := errors.AsType[*oslimit.Error](err)
+	return limit
 }
 
 // lastError returns the error of the last attempt, while the search goes on.
@@ -152,6 +159,9 @@ func (s *seeker) dial(ctx context.Context, addr string, id incarnation) (*leaf, 
 	d := net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
+		if full := oslimit.Exhausted(err); full != nil {
+			return nil, full
+		}
 		return nil, err
 	}
 	inherit.Conn(conn)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/inherit"
+	"github.com/allcast/allcast/internal/oslimit"
 )
 
 // maxRefused limits the processes with a wrong key of which a rank tells rank 0.
@@ -32,6 +33,7 @@ type gate struct {
 	id        incarnation
 	cfg       *Config
 	arrivals  chan arrival
+	exhausted chan error // gets the limit of this process that keeps ranks out
 	done      chan struct{}
 	wg        sync.WaitGroup
 
@@ -44,11 +46,12 @@ type gate struct {
 }
 
 func newGate(ctx context.Context, cfg *Config) (*gate, error) {
-	g := &gate{cfg: cfg, arrivals: make(chan arrival), done: make(chan struct{})}
-	var err error
-	if g.listeners, g.note, err = open(ctx, *cfg); err != nil {
+	listeners, note, err := open(ctx, *cfg)
+	if err != nil {
 		return nil, err
 	}
+	g := prepareGate(cfg, listeners)
+	g.note = note
 	if cfg.Store != nil {
 		addr := g.listeners[0].Addr().(*net.TCPAddr).AddrPort()
 		e := newEntry(netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()))
@@ -60,6 +63,13 @@ func newGate(ctx context.Context, cfg *Config) (*gate, error) {
 	}
 	g.open()
 	return g, nil
+}
+
+func prepareGate(cfg *Config, listeners []net.Listener) *gate {
+	return &gate{
+		cfg: cfg, listeners: listeners, arrivals: make(chan arrival), exhausted: make(chan error, 1),
+		done: make(chan struct{}),
+	}
 }
 
 // open starts to accept.
@@ -80,10 +90,13 @@ func (g *gate) accept(l net.Listener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			// The process is out of descriptors, or the peer left while in the backlog.
-			g.mu.Lock()
-			g.evict()
-			g.mu.Unlock()
+			// The peer left while it was in the backlog, or this process is out of descriptors.
+			if full := oslimit.Exhausted(err); full != nil {
+				select {
+				case g.exhausted <- full:
+				default:
+				}
+			}
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-g.done:

@@ -59,9 +59,10 @@ func (g *gathering) seek(ctx context.Context) *seeker {
 // gather waits until rank 0 welcomes all ranks, or says why not.
 func (g *gathering) gather(ctx context.Context) (*Session, error) {
 	var arrivals chan arrival
+	var exhausted chan error
 	var events chan event
 	if g.gate != nil {
-		arrivals, events = g.gate.arrivals, g.hub.events
+		arrivals, exhausted, events = g.gate.arrivals, g.gate.exhausted, g.hub.events
 	}
 	for {
 		var v *verdict
@@ -76,6 +77,8 @@ func (g *gathering) gather(ctx context.Context) (*Session, error) {
 		select {
 		case a := <-arrivals:
 			v = g.arrive(ctx, a)
+		case err := <-exhausted:
+			v = unable(g.cfg.Rank, err)
 		case ev := <-events:
 			v = g.handle(ev)
 		case f := <-found:

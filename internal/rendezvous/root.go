@@ -74,6 +74,8 @@ func (r *root) gather(ctx context.Context) *verdict {
 			if v := r.handle(ev); v != nil {
 				return v
 			}
+		case err := <-r.gate.exhausted:
+			return unable(0, err)
 		case <-r.cfg.remind.C:
 			r.cfg.remind.next()
 			v := r.missing(fmt.Sprintf("rank 0 has waited %v", forPeople(time.Since(r.start))))

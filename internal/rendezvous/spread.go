@@ -57,7 +57,8 @@ func newSpread(cfg *Config, h *hub, local netip.Addr) *spread {
 	}
 	addr, _ := l.Addr().(*net.TCPAddr)
 	e := newEntry(netip.AddrPortFrom(local, uint16(addr.Port)))
-	g := &gate{listeners: []net.Listener{l}, id: e.id, cfg: cfg, arrivals: make(chan arrival), done: make(chan struct{})}
+	g := prepareGate(cfg, []net.Listener{l})
+	g.id = e.id
 	s := &spread{gate: g, hub: h, entry: e, ended: make(chan struct{})}
 	g.open()
 	go s.admit()
@@ -71,6 +72,9 @@ func (s *spread) admit() {
 		select {
 		case a := <-s.gate.arrivals:
 			s.take(a)
+		case err := <-s.gate.exhausted: // rank 0 passes results on to the children that cannot come
+			cfg := s.gate.cfg
+			cfg.Logger.Warn("joining: cannot accept connections", "rank", cfg.Rank, "err", err)
 		case <-s.gate.done:
 			return
 		}

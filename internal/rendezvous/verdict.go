@@ -21,6 +21,11 @@ type verdict struct {
 	cause error // known only on the rank that found the verdict
 }
 
+// unable is the verdict of a rank that cannot accept others because of a limit of its own.
+func unable(rank int, err error) *verdict {
+	return &verdict{kind: ErrLost, ranks: []int{rank}, text: fmt.Sprintf("rank %d: %v", rank, err), cause: err}
+}
+
 // kinds lists the kinds of verdicts. On the wire, a kind is its position, from 1.
 var kinds = []error{ErrTimeout, ErrLost, ErrVersion, ErrProgram, ErrDuplicate, ErrSize, ErrSecure}
 

@@ -200,6 +200,10 @@ func (c *Control) done(a *node.Action) {
 		c.end(a.Req, ErrClosed) // Close ends calls this way
 		return
 	}
+	if c.fault != nil && a.Err.Reason == node.Lost && a.Err.Culprit == c.cfg.Rank {
+		c.end(a.Req, fmt.Errorf("%w: %w", a.Err, c.fault))
+		return
+	}
 	c.end(a.Req, a.Err)
 }
 

@@ -95,6 +95,7 @@ type loop struct {
 	lastReq    uint64
 	early      early
 	agreements map[uint64]*agreement
+	fault      error // why this rank cannot go on; nil if it can
 	msg        []byte
 	queuedAt   step.Time // since when datagrams wait and none was placed; 0: none wait
 	whenIdle   func()

@@ -57,6 +57,9 @@ func (c *Control) lost(now step.Time, peer int, err error) {
 		}
 		return
 	}
+	if peer == c.cfg.Rank {
+		c.fault = err
+	}
 	c.obs.TraceLost(peer, goodbye, err, !c.is(running))
 	c.node.PeerLost(now, peer)
 }

@@ -207,6 +207,8 @@ func (o *Observer) TraceLost(peer int, goodbye bool, err error, closing bool) {
 	o.note(ev)
 	switch {
 	case closing:
+	case peer == o.cfg.Rank:
+		o.cfg.Logger.Error("this rank cannot go on", "err", err)
 	case goodbye:
 		o.cfg.Logger.Info("a rank has left", "peer", peer)
 	default:

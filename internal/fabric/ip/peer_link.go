@@ -14,6 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/session"
 	"github.com/allcast/allcast/internal/inherit"
+	"github.com/allcast/allcast/internal/oslimit"
 )
 
 // link dials the peer, hands the connection to write, and watches it. The peer sends nothing on it
@@ -21,6 +22,10 @@ import (
 func (p *peer) link(ctx context.Context) {
 	c, link, err := p.dial(ctx)
 	if err != nil {
+		if full := oslimit.ExhaustedDial(err); full != nil {
+			p.t.exhausted(fmt.Errorf("connect to rank %d: %w", p.rank, full))
+			p.drop(peerFlush) // the peer is not lost
+		}
 		p.outEnded(err)
 		return
 	}
@@ -82,6 +87,8 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 		case errors.Is(err, errAuth):
 			t.log.Warn("connect", "peer", p.rank, "err", err)
 			retry = false
+		case oslimit.ExhaustedDial(err) != nil:
+			return nil, link, err
 		case errors.Is(err, syscall.ECONNREFUSED):
 			retry = retry && time.Since(begin) <= t.cfg.limits.refused && p.state() == session.Open
 		}

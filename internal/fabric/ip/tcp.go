@@ -80,6 +80,7 @@ type TCP struct {
 	wg      sync.WaitGroup
 	closed  atomic.Bool
 	closing sync.Once
+	full    sync.Once // this rank has run out of something
 
 	pending tcpPending
 	turns   tcpTurns

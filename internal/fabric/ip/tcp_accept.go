@@ -3,6 +3,7 @@ package ip
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/inherit"
+	"github.com/allcast/allcast/internal/oslimit"
 )
 
 // tcpPending holds the connections that have not authenticated yet. When there are too many, the
@@ -75,11 +77,23 @@ func (t *TCP) accept() {
 		case t.closed.Load() || errors.Is(err, net.ErrClosed):
 			return
 		default:
-			// Most likely the process is out of descriptors, which may pass.
-			t.log.Warn("accept", "err", err)
+			// The peer left while it was in the backlog, or this process is out of descriptors.
+			t.log.Debug("accept", "err", err)
+			if full := oslimit.Exhausted(err); full != nil {
+				t.exhausted(fmt.Errorf("accept the connection of a peer: %w", full))
+			}
 			time.Sleep(pause)
 		}
 	}
+}
+
+// exhausted reports, once, that this rank cannot go on because of a limit of its own.
+func (t *TCP) exhausted(err error) {
+	t.full.Do(func() {
+		if !t.closed.Load() {
+			t.h.Lost(t.cfg.Rank, err)
+		}
+	})
 }
 
 // greet authenticates a connection and then reads from it.

@@ -1,0 +1,62 @@
+package rendezvous
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// failingListener fails to accept, after every connection and before the first.
+type failingListener struct {
+	net.Listener
+	number syscall.Errno
+	works  bool
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.works = !l.works; l.works {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", l.number)}
+	}
+	return l.Listener.Accept()
+}
+
+// A rank that cannot accept connections because of a limit says so at once, and names the limit.
+func TestAcceptLimit(t *testing.T) {
+	w := newWorld(t, 2)
+	w.root.Listener = &failingListener{Listener: w.root.Listener, number: syscall.EMFILE}
+	js := w.join(w.root)
+	err := js[0].err
+	if !blames(err, ErrLost, 0) || !errors.Is(err, syscall.EMFILE) || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Error(err)
+	}
+}
+
+// An error of accept that concerns one connection costs no other its place.
+func TestAcceptFailure(t *testing.T) {
+	w := newWorld(t, 4)
+	w.root.Listener = &failingListener{Listener: w.root.Listener, number: syscall.ECONNABORTED}
+	silent, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	for _, j := range w.join(w.configs()...) {
+		if j.err != nil {
+			t.Error(j.err)
+		}
+	}
+	g := prepareGate(&w.root, []net.Listener{&failingListener{Listener: w.root.Listener, number: syscall.ECONNABORTED}})
+	near, far := net.Pipe()
+	defer func() { _, _ = near.Close(), far.Close() }()
+	if !g.enter(near) {
+		t.Fatal("the gate is closed")
+	}
+	_ = w.root.Listener.Close()
+	g.accept(g.listeners[0]) // until the listener turns out to be closed
+	if len(g.pending) != 1 || g.strangers != 0 {
+		t.Errorf("%d connections are pending, %d were evicted", len(g.pending), g.strangers)
+	}
+}
