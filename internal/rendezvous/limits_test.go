@@ -56,7 +56,7 @@ func TestAcceptFailure(t *testing.T) {
 	}
 	_ = w.root.Listener.Close()
 	g.accept(g.listeners[0]) // until the listener turns out to be closed
-	if len(g.pending) != 1 || g.strangers != 0 {
-		t.Errorf("%d connections are pending, %d were evicted", len(g.pending), g.strangers)
+	if len(g.pending.all) != 1 || g.strangers != 0 {
+		t.Errorf("%d connections are pending, %d were evicted", len(g.pending.all), g.strangers)
 	}
 }

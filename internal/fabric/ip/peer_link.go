@@ -24,7 +24,7 @@ func (p *peer) link(ctx context.Context) {
 	if err != nil {
 		if full := oslimit.ExhaustedDial(err); full != nil {
 			p.t.exhausted(fmt.Errorf("connect to rank %d: %w", p.rank, full))
-			p.drop(peerFlush) // the peer is not lost
+			p.drop(p.t.cfg.limits.flush) // the peer is not lost
 		}
 		p.outEnded(err)
 		return
