@@ -58,7 +58,14 @@ static void deadline(void) {
 		/* Nobody sends this message, and the failure of the others ends the receive. */
 		EXPECT(ALLCAST_ERR_DEADLINE, allcast_recv(comm, small, sizeof(small), 0, 1, NULL, NULL));
 		EXPECT(ALLCAST_ERR_DEADLINE, allcast_barrier(comm, NULL));
+	} else if (rank == 1) {
+		allcast_request request;
+		OK(allcast_start_barrier(comm, NULL, &request));
+		OK(allcast_send(comm, "x", 1, 0, 2, NULL)); /* rank 0 must find only rank 2 late */
+		EXPECT(ALLCAST_ERR_DEADLINE, allcast_wait(request, -1, NULL));
+		CHECK(allcast_error_rank() == 2);
 	} else {
+		OK(allcast_recv(comm, small, 1, 1, 2, NULL, NULL));
 		EXPECT(ALLCAST_ERR_DEADLINE, allcast_barrier(comm, &c));
 		CHECK(allcast_error_rank() == 2);
 		SAYS("rank 2");
