@@ -140,10 +140,10 @@ python-tools: ## Install the tools of test-python (needs PyPI once)
 	fi
 
 .PHONY: wheel
-wheel: python-tools ## Build the Python wheel into bin/wheel/ (needs gcc)
+wheel: python-tools ## Build the Python wheel into bin/wheel/, for glibc 2.17 and later
 	@rm -rf bin/wheel
 	GO="$(GO)" $(PYTHON_TOOLS)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w bin/wheel ./bindings/python
-	@ls bin/wheel
+	@$(PYTHON_TOOLS)/bin/auditwheel show bin/wheel/*.whl
 
 .PHONY: python-package
 python-package: wheel # The wheel in bin/python, for tests.
@@ -166,7 +166,8 @@ torch: ## Install PyTorch for tests outside the repository, unless it is there (
 		{ $(PYTHON) -m venv $(TORCH) && $(TORCH)/bin/pip install --quiet $(TORCH_PACKAGES); }
 
 .PHONY: test-torch
-test-torch: lib torch ## Test the PyTorch backend: its own tests except the longest, and some of PyTorch's
+test-torch: lib torch python-tools ## Test the PyTorch backend: its types, its own tests except the longest, and some of PyTorch's
+	cd bindings/python && $(PYTHON_TOOLS)/bin/mypy --python-executable $(TORCH)/bin/python src/allcast/torch/*.py
 	$(TORCH_RUN) -m pytest -q -rs -m 'not long' bindings/python/tests_torch
 	$(TORCH_RUN) bindings/python/tests_torch/suite.py --quick
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 from typing import Any
 
 from setuptools import Distribution, setup
@@ -17,6 +19,9 @@ from setuptools.errors import ExecError
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = PACKAGE.parent.parent
+
+# Oldest glibc that the library of a wheel runs with, if zig compiles it: that of manylinux_2_17.
+OLDEST_GLIBC = (2, 17)
 
 # Names of architectures in wheels, by those of Go.
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
@@ -57,6 +62,24 @@ def run(*command: str, **environment: str) -> str:
         raise ExecError(f"{' '.join(command)} failed with status {err.returncode}") from err
 
 
+def machine() -> str:
+    """Returns the name of the architecture in wheels."""
+    goarch = run(os.environ.get("GO", "go"), "env", "GOARCH").strip()
+    return MACHINES.get(goarch, goarch)
+
+
+def compiler() -> dict[str, str]:
+    """Returns variables for the C compiler: zig, where it is installed and CC names no other.
+
+    gcc links with the glibc of this system, so that the library needs one that is as new.
+    """
+    zig = importlib.util.find_spec("ziglang")
+    if zig is None or "CC" in os.environ or machine() not in ("x86_64", "aarch64"):
+        return {}
+    target = f"{machine()}-linux-gnu.{OLDEST_GLIBC[0]}.{OLDEST_GLIBC[1]}"
+    return {"CC": f"'{sys.executable}' -m ziglang cc -target {target}"}
+
+
 def build_go(target: pathlib.Path) -> None:
     """Builds the library and the command into a directory."""
     go = os.environ.get("GO", "go")
@@ -71,6 +94,7 @@ def build_go(target: pathlib.Path) -> None:
         f"-o={target / 'liballcast.so'}",
         "./bindings/c",
         CGO_ENABLED="1",
+        **compiler(),
     )
     (target / "liballcast.h").unlink(missing_ok=True)
     run(*build, "-ldflags=-s -w", f"-o={target / 'allcast'}", "./cmd/allcast", CGO_ENABLED="0")
@@ -79,14 +103,13 @@ def build_go(target: pathlib.Path) -> None:
 
 def platform(library: pathlib.Path) -> str:
     """Returns the platform of a wheel, with the oldest glibc that has all symbols it uses."""
-    goarch = run(os.environ.get("GO", "go"), "env", "GOARCH").strip()
-    machine = MACHINES.get(goarch, goarch)
     symbols = run("readelf", "--version-info", "--wide", str(library), LC_ALL="C")
     versions = re.findall(r"\bGLIBC_(\d+)\.(\d+)", symbols)
     if not versions:  # another C library
-        return f"linux_{machine}"
-    major, minor = max((int(major), int(minor)) for major, minor in versions)
-    return f"manylinux_{major}_{minor}_{machine}"
+        return f"linux_{machine()}"
+    # Nothing supports older ones.
+    needed = max(OLDEST_GLIBC, *((int(major), int(minor)) for major, minor in versions))
+    return f"manylinux_{needed[0]}_{needed[1]}_{machine()}"
 
 
 class GoDistribution(Distribution):
@@ -129,7 +152,8 @@ class Sdist(sdist):
         """Fails, because a source distribution would lack the Go sources."""
         raise ExecError(
             "allcast has no source distribution, because it is built from the Go sources of the "
-            "whole checkout: build a wheel with make wheel, or run pip install ./bindings/python"
+            "whole checkout: build a wheel with make wheel or python -m build --wheel, or run "
+            "pip install ./bindings/python"
         )
 
 

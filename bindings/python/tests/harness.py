@@ -10,7 +10,8 @@ import tempfile
 import textwrap
 import threading
 import time
-from typing import Any, Callable, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import allcast
 

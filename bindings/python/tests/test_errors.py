@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import array
 import pickle
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from harness import PATIENCE, Job, MemoryStore, join, on_threads

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import array
 import operator
+from collections.abc import Callable
 from functools import reduce
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from harness import Job

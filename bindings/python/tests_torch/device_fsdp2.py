@@ -14,6 +14,7 @@ The ranks may share one GPU. Each variant trains the same model for 20 steps:
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from datetime import timedelta
 
@@ -35,7 +36,7 @@ def train(
 ) -> tuple[list[float], torch.Tensor]:
     """Returns the losses and this rank's parameters."""
     torch.manual_seed(7)
-    layers = [nn.Linear(a, b) for a, b in zip(WIDTHS, WIDTHS[1:])]
+    layers = [nn.Linear(a, b) for a, b in itertools.pairwise(WIDTHS)]
     model = nn.Sequential(*[nn.Sequential(layer, nn.GELU()) for layer in layers]).to(device)
     mesh = DeviceMesh.from_group(group, device.type)
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)

@@ -11,8 +11,8 @@ import contextlib
 import random
 import threading
 from collections import deque
-from collections.abc import Iterator
-from typing import Any, Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 

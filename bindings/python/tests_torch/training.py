@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist

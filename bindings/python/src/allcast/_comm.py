@@ -7,10 +7,10 @@ import ctypes
 import json
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, Callable
+from typing import Any
 
 from . import _garbage, _memory, _native
 from ._background import Background

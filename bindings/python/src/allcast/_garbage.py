@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
-from typing import Callable
+from collections.abc import Callable
 
 # Functions that release an object and report whether they could. If not, they run again later.
 dropped: collections.deque[tuple[Callable[[ctypes.CDLL, int, int], bool], int, int]] = (

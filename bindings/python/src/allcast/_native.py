@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 import threading
+from collections.abc import Callable
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -21,7 +22,7 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from typing import Any, Callable
+from typing import Any
 
 from .errors import Error, ForkedError, error_class
 

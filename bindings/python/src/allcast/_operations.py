@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Callable, TypedDict, Union
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from . import _native, _requests
 from ._buffers import Buffer, Memory, memory
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CALL_SIZE = ctypes.sizeof(_native.Call)
 
-DType = Union[DataType, str, None]
+DType = DataType | str | None
 
 
 class MessageArguments(TypedDict, total=False):

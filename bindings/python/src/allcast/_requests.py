@@ -6,7 +6,8 @@ import ctypes
 import itertools
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _garbage, _native
 from .errors import Error, WaitTimeoutError

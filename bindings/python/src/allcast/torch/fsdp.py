@@ -16,7 +16,7 @@ import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -114,7 +114,10 @@ class MulticastAllGather(AllGather):
             made = shards
         else:
             # Only the members make the group: other ranks shard other copies of the parameters.
-            made = dist.new_group(list(ranks), backend=backend.NAME, use_local_synchronization=True)
+            made = cast(
+                dist.ProcessGroup,
+                dist.new_group(list(ranks), backend=backend.NAME, use_local_synchronization=True),
+            )
         self._groups[ranks] = made
         if self._memory is None:
             comm = _communicator(made)

@@ -60,8 +60,8 @@ def run(staging: Staging, group: Group, call: Call, plan: Plan) -> Work:
         raise
     for copy in piece.copies_out:
         device.copy(stream, copy.device, copy.host_region(memory))
-    for to, source in plan.results:
-        device.assign(stream, to, source)
+    for tensor, result in plan.results:
+        device.assign(stream, tensor, result)
     staging.pool.put(memory, device.record(stream))
     work.complete()
     return work

@@ -6,9 +6,8 @@ All ranks cut an operation alike, because each piece is an operation of Allcast 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Callable, Optional
 
 import torch
 
@@ -20,13 +19,13 @@ _SMALLEST_WIDTH = 64 << 10  # bytes per rank below which cutting costs more than
 _MOST_PIECES = 32  # a device blocks the host that enqueues about 1000 commands behind a wait
 _PLAIN = (torch.float32, torch.bfloat16, torch.float16)
 
-Done = Callable[[Optional[BaseException]], None]
+Done = Callable[[BaseException | None], None]
 
 # Starts an operation of Allcast on host memory, and returns at once. The arguments are the send
 # buffer and the receive buffer, as flat tensors of bytes or None, a function, and the number of
 # seconds within which the operation must end. Whatever ends the operation calls the function
 # exactly once, from any thread, unless starting raises.
-Start = Callable[[Optional[torch.Tensor], Optional[torch.Tensor], Done, float], None]
+Start = Callable[[torch.Tensor | None, torch.Tensor | None, Done, float], None]
 
 
 @dataclass(frozen=True)

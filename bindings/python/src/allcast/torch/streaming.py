@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import ctypes
-from collections.abc import Mapping, Sequence
-from typing import Callable, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 

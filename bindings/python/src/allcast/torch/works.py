@@ -41,9 +41,9 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -60,9 +60,7 @@ NO_TIMEOUT = timedelta(0)
 # Limit for operations and callbacks to end while a job closes.
 CLOSE_SECONDS = 5.0
 
-Start = Callable[
-    [Optional[allcast.Memory], Optional[allcast.Memory], "dict[str, Any]"], allcast.Request
-]
+Start = Callable[[allcast.Memory | None, allcast.Memory | None, "dict[str, Any]"], allcast.Request]
 
 
 def not_ended(seconds: float | None) -> str:
