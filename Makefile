@@ -291,7 +291,7 @@ bench-scale: ## Measure how Allcast scales, row by row (needs root; SCALEFLAGS='
 
 CHAOSFLAGS ?= -time 10m
 .PHONY: chaos
-chaos: ## Inject random faults in the lab and check every call (needs root; CHAOSFLAGS='-mode faults|loss|cancel|aggregators -time 10m -seed S')
+chaos: ## Inject random faults in the lab and check every call (needs root; CHAOSFLAGS='-mode faults|loss|cancel|leave|aggregators -time 10m -seed S')
 	$(GO) run ./internal/tools/chaos $(CHAOSFLAGS)
 
 .PHONY: clean

@@ -191,7 +191,7 @@ func (r *rank) finish(f *testCall) error {
 			if err := r.world.Free(b); err != nil {
 				return fmt.Errorf("%w: %w", errContract, err)
 			}
-		} else if r.script.mode == modeCancel {
+		} else if r.script.mode.cancels() {
 			for i := range b {
 				b[i] = marker
 			}

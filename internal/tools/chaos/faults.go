@@ -13,23 +13,40 @@ func (r *runner) pause() time.Duration {
 	if r.rnd.IntN(5) == 0 {
 		return time.Duration(r.rnd.IntN(50)) * time.Millisecond
 	}
-	return 100*time.Millisecond + time.Duration(r.rnd.IntN(2400))*time.Millisecond
+	longest := 2400
+	if r.cfg.mode == modeLeave {
+		longest *= 3 // ranks also close communicators and cancel calls meanwhile
+	}
+	return 100*time.Millisecond + time.Duration(r.rnd.IntN(longest))*time.Millisecond
 }
 
-// injectFault injects a random fault into a random rank.
-func (r *runner) injectFault() {
+// drawFault draws a fault. The draws do not depend on the remaining ranks, so that a seed is as reproducible as
+// possible.
+func (r *runner) drawFault() (kind, victim int, length float64) {
+	return r.rnd.IntN(100), r.rnd.IntN(1 << 20), r.rnd.Float64()
+}
+
+// victim returns the rank for a fault, or nil if there is none.
+func (r *runner) victim(draw int) *process {
 	var well []*process
 	for _, p := range r.ranks {
 		if p.unharmed() && !p.busy && !p.exited && p.joined {
 			well = append(well, p)
 		}
 	}
-	// The draws do not depend on the remaining ranks, so that a seed is as reproducible as possible.
-	kind, victim, length := r.rnd.IntN(100), r.rnd.IntN(1<<20), r.rnd.Float64()
 	if r.closing || len(well) == 0 {
+		return nil
+	}
+	return well[draw%len(well)]
+}
+
+// injectFault injects a random fault into a random rank.
+func (r *runner) injectFault() {
+	kind, draw, length := r.drawFault()
+	p := r.victim(draw)
+	if p == nil {
 		return
 	}
-	p := well[victim%len(well)]
 	// What no rank may notice stays far below the timeout, since a busy machine adds to it. Ranks that are silent for
 	// longer hold all others up for the timeout, so they are few.
 	t := float64(r.cfg.timeout)

@@ -27,17 +27,21 @@ func (r *runner) handle(e event) {
 	case kindJoined:
 		p.joined = true
 	case kindLost:
+		r.aborts.add(p.rank, n)
 		r.handleLost(p, n)
 	case kindGivenUp:
 		r.sum.givenUp++
 		r.aborts.add(p.rank, n)
-		if r.cfg.mode != modeCancel && p.unharmed() && r.all(func(p *process) bool { return p.unharmed() }) {
+		if !r.cfg.mode.cancels() && p.unharmed() && r.all(func(p *process) bool { return p.unharmed() }) {
 			r.violation("rank %d: %v, although no rank has failed", p.rank, n)
 		}
-	case kindNoSubset:
-		r.sum.noSubsets++
+	case kindNoComm:
+		r.sum.noComms++
 		r.aborts.add(p.rank, n)
-	case kindCancelled, kindSubsetCancelled:
+	case kindClosed:
+		r.sum.closed++
+		r.aborts.add(p.rank, n)
+	case kindCancelled, kindCommCancelled:
 		r.aborts.add(p.rank, n)
 	case kindEpoch:
 		r.handleEpoch(p, n)
@@ -114,7 +118,8 @@ func (r *runner) handleExit(p *process, end error) {
 	p.exited = true
 	r.record("rank %d: %v", p.rank, strings.ReplaceAll(end.Error(), "\n", ": "))
 	switch {
-	case p.fault == "kill" || p.fault == "cut" || p.doubtful:
+	case p.fault == "kill" || p.fault == "cut" || p.fault == orderEnd || p.fault == orderPanic || p.doubtful:
+	case p.fault == orderExit && p.lastKind == kindEnd:
 	case p.fault == "stop" && (p.lastKind == kindExcluded || p.lastKind == kindEnd || p.lastKind == kindUnexpected):
 	case p.unharmed() && p.lastKind == kindEnd && r.closing:
 	default:

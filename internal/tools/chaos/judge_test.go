@@ -4,6 +4,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -57,7 +58,7 @@ func TestJudge(t *testing.T) {
 	} {
 		r := &runner{
 			cfg: &config{mode: modeFaults}, start: time.Now(), sum: newSummary(),
-			epochs: map[int][]int{}, closing: tt.closing,
+			epochs: map[int][]int{}, aborts: aborts{}, closing: tt.closing,
 		}
 		for n := range 4 {
 			r.ranks = append(r.ranks, &process{rank: n, blamedAt: map[int]time.Time{}})
@@ -134,29 +135,29 @@ func TestJudgeAborts(t *testing.T) {
 			reportOf(kindCancelled, 2, cancelled, 1),
 		}, true},
 		"Subset given up by a rank whose context ended": {[]*report{
-			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 1)),
-			on(madeBy(17)+"subset", reportOf(kindSubsetCancelled, 1, gaveUp, 1)),
+			on(madeBy(17)+"subset", reportOf(kindNoComm, 1, gaveUp, 1)),
+			on(madeBy(17)+"subset", reportOf(kindCommCancelled, 1, gaveUp, 1)),
 		}, false},
 		"Subset given up by a rank that cancelled another one": {[]*report{
-			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 1)),
-			on(madeBy(18)+"subset", reportOf(kindSubsetCancelled, 1, gaveUp, 1)),
+			on(madeBy(17)+"subset", reportOf(kindNoComm, 1, gaveUp, 1)),
+			on(madeBy(18)+"subset", reportOf(kindCommCancelled, 1, gaveUp, 1)),
 		}, true},
 		"Subset given up by a rank that did not cancel": {[]*report{
-			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 1)),
-			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 2)),
-			on(madeBy(17)+"subset", reportOf(kindSubsetCancelled, 1, gaveUp, 2)),
+			on(madeBy(17)+"subset", reportOf(kindNoComm, 1, gaveUp, 1)),
+			on(madeBy(17)+"subset", reportOf(kindNoComm, 1, gaveUp, 2)),
+			on(madeBy(17)+"subset", reportOf(kindCommCancelled, 1, gaveUp, 2)),
 		}, true},
 		"Subset given up by a rank that cancelled another call": {[]*report{
-			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 1)),
+			on(madeBy(17)+"subset", reportOf(kindNoComm, 1, gaveUp, 1)),
 			reportOf(kindCancelled, 1, cancelled, 1),
 		}, true},
 		"subset aborted with all other communicators": {[]*report{
-			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, aborted, 1)),
+			on(madeBy(17)+"subset", reportOf(kindNoComm, 1, aborted, 1)),
 			reportOf(kindCancelled, 1, cancelled, 1),
 		}, false},
 		"cancelled Subset breaks another communicator": {[]*report{
 			reportOf(kindGivenUp, 1, aborted, 1),
-			on(madeBy(17)+"subset", reportOf(kindSubsetCancelled, 1, gaveUp, 1)),
+			on(madeBy(17)+"subset", reportOf(kindCommCancelled, 1, gaveUp, 1)),
 		}, true},
 		"by itself, in two epochs": {[]*report{
 			reportOf(kindCancelled, 1, cancelled, 0),
@@ -167,15 +168,137 @@ func TestJudgeAborts(t *testing.T) {
 		for rank, n := range tt.reports {
 			a.add(rank, n)
 		}
-		if err := a.judge(); (err != nil) != tt.bad {
+		if err := a.judge(func(int, int) bool { return false }); (err != nil) != tt.bad {
 			t.Errorf("%s: %v, want a violation: %v", name, err, tt.bad)
 		}
 	}
 }
 
+// A communicator may break because a member closed it early or left the job, and only then.
+func TestJudgeLeave(t *testing.T) {
+	const closed, aborted = "allcast: failed: closed the communicator: rank 1", "allcast: failed: aborted: rank 1"
+	const sub, other = "call 17, color 0", "call 18, subset"
+	on := func(comm, kind string, epoch int, text string, blamed ...int) *report {
+		return &report{Kind: kind, Epoch: epoch, Text: text, Ranks: blamed, Comm: comm}
+	}
+	none := func(int, int) bool { return false }
+	gone := func(who, since int) func(int, int) bool {
+		return func(rank, epoch int) bool { return rank == who && epoch >= since }
+	}
+	early := on(sub, kindClosed, 1, "")
+	failed := on(sub, kindNoComm, 1, closed, 1)
+	cancels := func(comm string) []*report { return []*report{on(comm, kindCommCancelled, 1, "", 1)} }
+	for name, tt := range map[string]struct {
+		reports [3][]*report // by rank
+		left    func(rank, epoch int) bool
+		bad     bool
+	}{
+		"closed early":                       {[3][]*report{{failed}, {early}}, none, false},
+		"closed after all its calls":         {[3][]*report{{failed}}, none, true},
+		"closed early in another epoch":      {[3][]*report{{failed}, {on(sub, kindClosed, 2, "")}}, none, true},
+		"another communicator, closed early": {[3][]*report{{failed}, {on(other, kindClosed, 1, "")}}, none, true},
+		"closed early by a third rank":       {[3][]*report{{failed}, {}, {early}}, none, true},
+		"closed by a rank that dropped it because of a third rank": {[3][]*report{
+			{failed}, {on(sub, kindNoComm, 1, closed, 2)}, {early},
+		}, none, true},
+		"closed by a rank that cancelled another communicator": {[3][]*report{
+			{failed}, {on("main", kindCancelled, 1, aborted, 1)},
+		}, none, true},
+		"closed early, and then its messages fail": {[3][]*report{
+			{failed}, {early, on(sub, kindNoComm, 1, closed, 1)},
+		}, none, false},
+		"a rank's messages fail, and nobody closed it": {[3][]*report{
+			{failed}, {on(sub, kindNoComm, 1, closed, 1)},
+		}, none, true},
+		"the main one, after a Subset was closed early": {[3][]*report{
+			{on("main", kindGivenUp, 1, aborted, 1)}, {on(other, kindClosed, 1, "")},
+		}, none, true},
+		"aborted by a rank that lost another": {[3][]*report{
+			{on(sub, kindNoComm, 1, aborted, 1)}, {on("main", kindLost, 1, "", 2)},
+		}, gone(2, 1), false},
+		"closed by a rank that lost another": {[3][]*report{
+			{failed}, {on("main", kindLost, 1, "", 2)},
+		}, gone(2, 1), true},
+		"closed by a rank that left":                {[3][]*report{{failed}}, gone(1, 1), false},
+		"closed by a rank that left later":          {[3][]*report{{failed}}, gone(1, 2), true},
+		"closed by no rank":                         {[3][]*report{{on(sub, kindNoComm, 1, closed, -1)}}, none, true},
+		"cancelled on that communicator":            {[3][]*report{{failed}, cancels(sub)}, none, false},
+		"cancelled on another communicator":         {[3][]*report{{failed}, cancels(other)}, none, true},
+		"closed early, reported by the closer only": {[3][]*report{{}, {early}}, none, false},
+	} {
+		a := aborts{}
+		for rank, list := range tt.reports {
+			for _, n := range list {
+				a.add(rank, n)
+			}
+		}
+		if err := a.judge(tt.left); (err != nil) != tt.bad {
+			t.Errorf("%s: %v, want a violation: %v", name, err, tt.bad)
+		}
+	}
+}
+
+// A rank that was told to leave may be blamed, must end as it was told, and cannot have failed in an earlier epoch.
+func TestJudgeOrders(t *testing.T) {
+	reports := func(rank int, kind string, ranks ...int) event {
+		return event{rank: rank, report: &report{Kind: kind, Epoch: 2, Ranks: ranks, Comm: "main"}}
+	}
+	ended := event{rank: 3, end: errEnded}
+	for _, tt := range []struct {
+		name, order string
+		events      []event
+		bad         bool
+	}{
+		{"leaves", orderExit, []event{reports(0, kindLost, 3), reports(3, kindEnd), ended}, false},
+		{"dies instead of leaving", orderExit, []event{ended}, true},
+		{"is excluded instead of leaving", orderExit, []event{reports(3, kindExcluded, 3), ended}, true},
+		{"ends", orderEnd, []event{ended, reports(0, kindLost, 3), reports(0, kindEpoch, 0, 1, 2)}, false},
+		{"panics", orderPanic, []event{ended}, false},
+		{"another rank is lost", orderPanic, []event{ended, reports(0, kindLost, 2)}, true},
+		{"another rank is left out", orderPanic, []event{ended, reports(0, kindEpoch, 0, 1)}, true},
+		{"leaves with more than it had", orderExit, []event{{
+			rank: 3, report: &report{Kind: kindEnd, tally: tally{usage: usage{Files: ownFiles + 1}}},
+		}}, true},
+	} {
+		r := &runner{
+			cfg: &config{mode: modeLeave}, start: time.Now(), sum: newSummary(), epochs: map[int][]int{}, aborts: aborts{},
+		}
+		for n := range 4 {
+			r.ranks = append(r.ranks, &process{rank: n, blamedAt: map[int]time.Time{}})
+		}
+		r.begin(r.ranks[3], tt.order, true)
+		for _, e := range tt.events {
+			r.handle(e)
+		}
+		if bad := r.violated != nil; bad != tt.bad {
+			t.Errorf("%s: %v, want a violation: %v", tt.name, r.violated, tt.bad)
+		}
+		r.ranks[3].epoch = 2
+		for rank, want := range map[int]bool{-1: false, 0: false, 3: true, 4: false} {
+			if got := r.hasLeft(rank, 2); got != want {
+				t.Errorf("rank %d has left: %v, want %v", rank, got, want)
+			}
+		}
+		if r.hasLeft(3, 1) {
+			t.Error("rank 3 has left in epoch 1, but it was well until epoch 2")
+		}
+	}
+}
+
+// The two ends of a pipe agree on the order to leave, and on the end of a generation.
+func TestObey(t *testing.T) {
+	r := &rank{}
+	r.obey(strings.NewReader("exit 1.5s\n"))
+	if d := r.leaveWithin.Load(); d == nil || *d != 1500*time.Millisecond || !r.stopping.Load() {
+		t.Errorf("leaves within %v, stopping %v; want 1.5s and true", d, r.stopping.Load())
+	}
+}
+
 // All ranks compute the same script, and the script contains every kind of step.
 func TestScript(t *testing.T) {
-	for mode, all := range map[mode]odds{modeFaults: allSteps, modeCancel: allSteps, modeLoss: multicastSteps} {
+	for mode, all := range map[mode]odds{
+		modeFaults: allSteps, modeCancel: allSteps, modeLeave: allSteps, modeLoss: multicastSteps,
+	} {
 		s := script{mode: mode, seed: 7, generation: 3, epoch: 2, maxBytes: 1 << 20}
 		seen := map[string]bool{}
 		for call := range uint64(2000) {

@@ -1,9 +1,9 @@
 //go:build linux
 
 // Command chaos runs random operations while ranks are killed, stopped or cut off at random, while the
-// network loses many datagrams, while contexts end, or while aggregators are killed, stopped and
-// restarted. It checks that every call ends in time, either with the right bytes or with an error that
-// names a rank that really failed. See docs/chaos.md.
+// network loses many datagrams, while contexts end, while ranks leave, or while aggregators are killed,
+// stopped and restarted. It checks that every call ends in time, either with the right bytes or with an
+// error that names a rank that really failed. See docs/chaos.md.
 package main
 
 import (
@@ -64,7 +64,7 @@ func main() {
 
 func parse() (*config, error) {
 	cfg := &config{mode: modeFaults}
-	flag.Var(&cfg.mode, "mode", "kind of trouble: faults, loss, cancel or aggregators")
+	flag.Var(&cfg.mode, "mode", "kind of trouble: faults, loss, cancel, leave or aggregators")
 	flag.DurationVar(&cfg.time, "time", 10*time.Minute, "duration of the run")
 	flag.Uint64Var(&cfg.seed, "seed", 0, "seed of operations and faults; 0: from the clock")
 	flag.IntVar(&cfg.hosts, "hosts", 0, "number of ranks; 0: 8, or 4 in mode loss")

@@ -138,7 +138,7 @@ func (r *rank) land(ctx context.Context, call uint64) error {
 		if err == nil {
 			err = r.verify(x.f, x.size)
 		}
-		if err = errors.Join(err, r.finish(x.f)); err != nil {
+		if err = errors.Join(err, r.finish(x.f)); err != nil && !r.continuesAfter(err) {
 			r.flights = append(r.flights, due[i+1:]...)
 			return err
 		}

@@ -16,6 +16,7 @@ const (
 	modeFaults mode = "faults" // ranks are killed, stopped and cut off
 	modeLoss   mode = "loss"   // large operations with small chunks lose up to 30 % of their datagrams
 	modeCancel mode = "cancel" // contexts of blocking calls end
+	modeLeave  mode = "leave"  // ranks close communicators, end, panic, leave and cancel calls
 
 	modeAggregators mode = "aggregators" // aggregators are killed, stopped and restarted
 )
@@ -26,6 +27,7 @@ var modes = map[mode]struct{ hosts, size int }{
 	modeFaults: {8, 4 << 20},
 	modeLoss:   {4, 512 << 20},
 	modeCancel: {8, 4 << 20},
+	modeLeave:  {8, 4 << 20},
 
 	modeAggregators: {6, 4 << 20},
 }
@@ -40,6 +42,9 @@ func (m *mode) Set(s string) error {
 }
 
 func (m *mode) String() string { return string(*m) }
+
+// cancels reports whether contexts of blocking calls end.
+func (m mode) cancels() bool { return m == modeCancel || m == modeLeave }
 
 // loss returns the network faults of one generation for ALLCAST_FAULT, or "" for none.
 func (m mode) loss(r *rand.Rand, seed uint64) string {

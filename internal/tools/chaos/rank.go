@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -30,8 +29,11 @@ type rank struct {
 	pool     []comm      // communicators made from main, in the same order on all ranks
 	flights  []flight    // messages under way
 	stopping atomic.Bool // whether the runner has asked the rank to stop
-	draw     *rand.Rand  // source of this rank's private decisions
-	returned [][]byte    // buffers whose calls have returned, filled with markers
+
+	leaveWithin atomic.Pointer[time.Duration] // limit of CloseWithin, once the runner has told the rank to leave
+
+	draw     *rand.Rand // source of this rank's private decisions
+	returned [][]byte   // buffers whose calls have returned, filled with markers
 
 	// The current call.
 	call     uint64
@@ -56,10 +58,7 @@ func rankMain() int {
 		r.report(report{Kind: kindUnexpected, Text: jobVar + ": " + err.Error()})
 		return 1
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		r.stopping.Store(true)
-	}()
+	go r.obey(os.Stdin)
 	if err := r.run(context.Background()); err != nil {
 		r.report(report{Kind: kindUnexpected, Text: err.Error()})
 		return 1
@@ -91,10 +90,15 @@ func (r *rank) run(ctx context.Context) (err error) {
 		err := r.work(ctx)
 		if err == nil {
 			r.closePool()
-			return r.leaveJob()
+			return r.leaveJob(func() error { return errors.Join(r.closeMain(), r.world.Close()) })
 		}
-		if err := r.handleFailure(err); err != nil {
-			return err
+		if !errors.Is(err, errLeaving) {
+			if err := r.handleFailure(err); err != nil {
+				return err
+			}
+		}
+		if limit := r.leaveWithin.Load(); limit != nil {
+			return r.leaveJob(func() error { return r.world.CloseWithin(*limit) }) // also with messages under way
 		}
 		if ok, err := r.shrink(ctx); !ok || err != nil {
 			return err
@@ -116,7 +120,7 @@ func (r *rank) handleFailure(err error) error {
 	switch {
 	case errors.Is(err, errContract):
 		return err
-	case r.script.mode == modeCancel && errors.Is(err, context.DeadlineExceeded):
+	case r.script.mode.cancels() && errors.Is(err, context.DeadlineExceeded):
 		r.count.Cancelled++
 		named := r.world.Rank() // a Split may fail before anything starts
 		if known {
@@ -125,7 +129,7 @@ func (r *rank) handleFailure(err error) error {
 		r.report(report{Kind: kindCancelled, Ranks: []int{named}, Text: err.Error()})
 	case !known:
 		return err
-	case errors.Is(err, allcast.ErrRankLost):
+	case errors.Is(err, allcast.ErrRankLost), r.script.mode == modeLeave && errors.Is(err, allcast.ErrClosed):
 		r.report(report{Kind: kindLost, Ranks: []int{failed.WorldRank}, Text: err.Error()})
 	case errors.Is(err, allcast.ErrAborted):
 		r.report(report{Kind: kindGivenUp, Ranks: []int{failed.WorldRank}, Text: err.Error()})
@@ -136,7 +140,7 @@ func (r *rank) handleFailure(err error) error {
 	for _, c := range r.pool {
 		_ = c.Abort() // fails if it is already broken
 	}
-	if r.script.mode == modeCancel {
+	if r.script.mode.cancels() {
 		_ = r.main.Abort() // fails if it is already broken
 	}
 	return nil
@@ -185,14 +189,14 @@ func (r *rank) members() []int {
 	return list
 }
 
-// leaveJob leaves the job and checks that nothing of it remains.
-func (r *rank) leaveJob() error {
+// leaveJob leaves the job by closing the world, and checks that nothing of it remains.
+func (r *rank) leaveJob(closeWorld func() error) error {
 	if err := r.checkMarkers(); err != nil {
 		return err
 	}
 	t := r.tally()
 	r.startWatch("close")
-	if err := errors.Join(r.closeMain(), r.world.Close()); err != nil {
+	if err := closeWorld(); err != nil {
 		return err
 	}
 	r.watchdog.callReturns()

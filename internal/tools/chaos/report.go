@@ -21,10 +21,11 @@ type report struct {
 	tally
 }
 
-// Kinds of reports about a Subset that failed, after which a rank continues.
+// Kinds of reports about one communicator, after which a rank continues without it.
 const (
-	kindNoSubset        = "no subset"        // it failed because of Ranks
-	kindSubsetCancelled = "subset cancelled" // its context ended here
+	kindNoComm        = "no communicator"        // it failed because of Ranks
+	kindCommCancelled = "communicator cancelled" // the context of a call on it ended here
+	kindClosed        = "closed early"           // this rank has closed it, although others may use it
 )
 
 // Kinds of reports.

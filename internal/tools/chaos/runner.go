@@ -162,9 +162,12 @@ func (r *runner) runGeneration(ctx context.Context) error {
 		case e := <-r.events:
 			r.handle(e)
 		case <-next.C:
-			if r.cfg.mode == modeAggregators {
+			switch r.cfg.mode {
+			case modeAggregators:
 				r.harmAggregator()
-			} else {
+			case modeLeave:
+				r.orderLeave()
+			default:
 				r.injectFault()
 			}
 			next.Reset(r.pause())
@@ -175,7 +178,7 @@ func (r *runner) runGeneration(ctx context.Context) error {
 		}
 		if !joined && r.all(func(p *process) bool { return p.joined }) {
 			joined = true
-			if r.cfg.mode == modeFaults || r.cfg.mode == modeAggregators {
+			if r.cfg.mode == modeFaults || r.cfg.mode == modeLeave || r.cfg.mode == modeAggregators {
 				next.Reset(r.pause())
 			}
 			deadline.Reset(time.Hour)
@@ -184,8 +187,8 @@ func (r *runner) runGeneration(ctx context.Context) error {
 			r.finish(deadline)
 		}
 		ended := r.closing && r.all(func(p *process) bool { return p.exited && !p.busy }) && len(r.harmed) == 0
-		if ended && r.cfg.mode == modeCancel {
-			if err := r.aborts.judge(); err != nil {
+		if ended && r.cfg.mode.cancels() {
+			if err := r.aborts.judge(r.hasLeft); err != nil {
 				r.violation("%w", err)
 			}
 		}

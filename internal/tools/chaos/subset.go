@@ -54,18 +54,14 @@ func (r *rank) makeSubset(ctx context.Context, into *comm, members []int, tag st
 		_ = c.Close() // it is broken
 	}
 	var failed *allcast.RankError
+	n, ok := r.commFailure(err)
 	switch {
-	case r.script.mode != modeCancel, !errors.As(err, &failed), !errors.Is(err, allcast.ErrAborted):
+	case !r.script.mode.cancels(), !ok:
 		return err
-	case c == nil && failed.Op != "subset":
+	case c == nil && errors.As(err, &failed) && failed.Op != "subset":
 		return err // the main communicator is broken
 	}
 	r.commName = into.name
-	n := report{Kind: kindNoSubset, Ranks: []int{failed.WorldRank}, Text: err.Error()}
-	if errors.Is(err, context.DeadlineExceeded) {
-		n.Kind = kindSubsetCancelled
-		r.count.Cancelled++
-	}
 	r.report(n)
 	return nil
 }

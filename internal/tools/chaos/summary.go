@@ -15,7 +15,8 @@ type summary struct {
 	generations int
 	total       tally // counters, summed over all ranks
 	shrinks     int
-	noSubsets   int // Subsets that failed because the context of another member ended
+	noComms     int // communicators that failed because of another member, after which the rank went on
+	closed      int // communicators that a rank closed while others may use them
 	givenUp     int // calls that failed because another rank had aborted a communicator
 	ownViews    int // reports of ranks that were cut off or stopped
 	faults      map[string]int
@@ -43,8 +44,8 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 	if s.total.Cancelled+s.total.InTime+s.total.Unstarted > 0 {
 		_, _ = fmt.Fprintf(w, "%d calls were cancelled by their context; %d completed before it ended; "+
 			"%d did not start because it had ended; %d were withdrawn or awaited again; "+
-			"%d Subsets failed with another member's\n",
-			s.total.Cancelled, s.total.InTime, s.total.Unstarted, s.total.Withdrawn, s.noSubsets)
+			"%d communicators were closed early; %d failed on other members, which went on\n",
+			s.total.Cancelled, s.total.InTime, s.total.Unstarted, s.total.Withdrawn, s.closed, s.noComms)
 	}
 	if s.total.Sums > 0 {
 		_, _ = fmt.Fprintf(w, "aggregators made %d sums\n", s.total.Sums)

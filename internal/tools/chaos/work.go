@@ -22,6 +22,9 @@ const maxPool = 3
 // work follows the script until all ranks have been asked to stop.
 func (r *rank) work(ctx context.Context) error {
 	for ; ; r.call++ {
+		if r.leaveWithin.Load() != nil {
+			return errLeaving
+		}
 		if r.call%reportEvery == reportEvery-1 {
 			r.report(report{Kind: kindProgress, tally: r.tally()})
 			if stop, err := r.allStopping(ctx); err != nil {
@@ -34,9 +37,10 @@ func (r *rank) work(ctx context.Context) error {
 		if err := r.land(ctx, r.call); err != nil {
 			return err
 		}
+		r.closeEarly()
 		st := r.script.at(r.call)
 		r.startWatch(st.String())
-		if err := r.step(ctx, st); err != nil {
+		if err := r.step(ctx, st); err != nil && !r.continuesAfter(err) {
 			return err
 		}
 		r.watchdog.callReturns()
@@ -139,13 +143,15 @@ func (r *rank) burst(ctx context.Context, st step) error {
 		calls, names = append(calls, f), append(names, c.name)
 		req, err := f.start()
 		if err != nil {
-			fail(len(names)-1, err)
-			break
+			fail(len(names)-1, err) // the other calls are on communicators that may be intact
 		}
 		pending = append(pending, req)
 	}
 	// Wait for all of them, also after a failure: the calls own their buffers until then.
 	for i, req := range pending {
+		if req == nil {
+			continue
+		}
 		if err := req.Wait(ctx); err != nil {
 			fail(i, err)
 		} else if err := r.verify(calls[i], st.size/st.n); err != nil {
@@ -185,10 +191,13 @@ const (
 	oftenDeadlines = 2
 )
 
-// randomDeadline sometimes returns a context that ends soon, in mode cancel. Every rank draws for
-// itself.
+// randomDeadline sometimes returns a context that ends soon, in the modes cancel and leave. Every rank draws
+// for itself.
 func (r *rank) randomDeadline(ctx context.Context, rarity int) (context.Context, context.CancelFunc) {
-	if r.script.mode != modeCancel || r.stopping.Load() || r.draw.IntN(rarity*r.world.Size()) > 0 {
+	if r.script.mode == modeLeave {
+		rarity *= rareCancels
+	}
+	if !r.script.mode.cancels() || r.stopping.Load() || r.draw.IntN(rarity*r.world.Size()) > 0 {
 		return ctx, func() {}
 	}
 	// The probability is equal on every scale from a microsecond to 20 ms.

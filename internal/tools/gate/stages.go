@@ -118,7 +118,7 @@ func soak(g *gate) []stage {
 	return append(stages, recorded(g)...)
 }
 
-var chaosModes = []string{"faults", "loss", "cancel", "aggregators"}
+var chaosModes = []string{"faults", "loss", "cancel", "leave", "aggregators"}
 
 // chaosTime is the duration of each mode of chaos, CHAOSTIME or a minute.
 func chaosTime() string {
