@@ -206,6 +206,10 @@ def _path() -> str:
 
 def _open(path: str) -> ctypes.CDLL:
     try:
+        # All functions release the interpreter lock, although only some wait. A call that starts an
+        # operation also sends its first data, which takes milliseconds for large buffers, and any
+        # call into Go may wait for a processor. Holding the lock would save a tenth of a
+        # microsecond, and stop the other threads of the program meanwhile.
         lib = ctypes.CDLL(path)
     except OSError as err:
         raise ImportError(
