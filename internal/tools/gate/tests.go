@@ -98,7 +98,8 @@ func (r *result) read(stream io.Reader) {
 				last[e.Test] = m[1]
 			}
 		case "skip":
-			if e.Test != "" && !(nested && strings.HasPrefix(top, "Fuzz")) { // such an input is not meant for the target
+			// A fuzz target skips inputs that are not meant for it.
+			if e.Test != "" && (!nested || !strings.HasPrefix(top, "Fuzz")) {
 				r.skipped++
 				r.reasons[e.Test] = last[e.Test]
 			}
