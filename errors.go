@@ -206,6 +206,23 @@ func rankName(world int, members []int) string {
 // elementTypeOf describes the operator and element type of a reduction, as package engine encodes them.
 func elementTypeOf(t uint16) string { return fmt.Sprintf("%v of %v", ReduceOp(t), DataType(t>>8)) }
 
+// during returns an error that says in which call another error of this package occurred. Its message has one prefix.
+func during(call string, err error) error { return &duringError{call, err} }
+
+type duringError struct {
+	call string
+	err  error
+}
+
+func (e *duringError) Error() string {
+	return prefix + e.call + ": " + strings.TrimPrefix(e.err.Error(), prefix)
+}
+
+func (e *duringError) Unwrap() error { return e.err }
+
+// prefix begins all messages of this package.
+const prefix = "allcast: "
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("allcast: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -1,6 +1,7 @@
 package allcast_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -49,4 +51,21 @@ func TestErrorOfNewCommunicator(t *testing.T) {
 		!strings.Contains(got.Error(), "rank 2 (world rank 5)") {
 		t.Errorf("%+v: %v", got, got)
 	}
+}
+
+// The error of a call that made others says in which call they failed, and has one prefix.
+func TestErrorsHaveOnePrefix(t *testing.T) {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		if err := c.Abort(); err != nil {
+			return err
+		}
+		_, split := c.Split(ctx, 0, 0)
+		_, subset := c.Subset(ctx, []int{0, 1}, "both")
+		for call, err := range map[string]error{"split: ": split, `subset "both" of 2 ranks: `: subset} {
+			if err == nil || !strings.HasPrefix(err.Error(), "allcast: "+call) || strings.Count(err.Error(), "allcast: ") > 1 {
+				t.Errorf("%s%v", call, err)
+			}
+		}
+		return nil
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -33,7 +32,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	sub, err := c.split(ctx, color, key)
 	if err != nil {
 		_ = c.job.Abort(c.id) // fails only if the job is closed
-		return nil, fmt.Errorf("split: %w", err)
+		return nil, during("split", err)
 	}
 	return sub, nil
 }

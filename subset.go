@@ -117,7 +117,7 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 	}
 	if err != nil {
 		s.quit()
-		return nil, fmt.Errorf("subset %q of %d ranks: %w", tag, len(members), err)
+		return nil, during(fmt.Sprintf("subset %q of %d ranks", tag, len(members)), err)
 	}
 	return sub, nil
 }

@@ -122,7 +122,7 @@ func authReceiver(c net.Conn, key []byte, encrypt bool) (net.Conn, error) {
 	case differ&flagKeyed != 0:
 		return nil, fmt.Errorf("%w: this receiver has a key, the sender has none", ErrKey)
 	case differ&flagEncrypt != 0:
-		return nil, fmt.Errorf("%w: one side encrypts the data, the other does not (--no-encrypt)", ErrKey)
+		return nil, fmt.Errorf("%w: one side encrypts the data, the other does not (NoEncrypt): use the same on both", ErrKey)
 	case !hmac.Equal(sum[:], want[:]):
 		return nil, fmt.Errorf("%w: the sender has another key", ErrKey)
 	}

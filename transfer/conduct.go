@@ -428,7 +428,7 @@ func (s *sender) credit(ctx context.Context, g *group, seg int) bool {
 // leaveBehind lets a group continue without waiting for a receiver. If it cannot catch up later, it is lost.
 func (s *sender) leaveBehind(p *peer) {
 	if s.m.stream || p.ordered {
-		s.loseLocked(p, fmt.Errorf("%w: it is more than --max-lag behind, and cannot catch up", errReceiver))
+		s.loseLocked(p, fmt.Errorf("%w: it is further behind than allowed (MaxLag), and cannot catch up", errReceiver))
 		return
 	}
 	p.lagging = true

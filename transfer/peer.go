@@ -99,7 +99,7 @@ func (s *sender) meet(ctx context.Context, conn net.Conn, known func()) {
 		return
 	}
 	if s.o.Key == nil && !s.o.Insecure && !isLoopback(conn.RemoteAddr()) {
-		why := "it has no key, and serves other machines only with --key-file or --insecure"
+		why := "it has no key, and serves other machines only with one, or if that was allowed (Insecure)"
 		goodbye(c, message{Kind: msgBye, Error: why})
 		return
 	}

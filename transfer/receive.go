@@ -111,8 +111,8 @@ func (r *receiver) connect(ctx context.Context) (*control, error) {
 	}
 	if r.o.Key == nil && !r.o.Insecure && !isLoopback(conn.RemoteAddr()) {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%w: no key, and the sender at %s is another machine: want --key-file FILE, or --insecure to "+
-			"trust everybody on the network", ErrInput, conn.RemoteAddr())
+		return nil, fmt.Errorf("%w: no key, and the sender at %s is another machine: give both sides the same key, or "+
+			"trust everybody on the network (Insecure)", ErrInput, conn.RemoteAddr())
 	}
 	_ = conn.SetDeadline(time.Now().Add(r.o.Timeout))
 	secured, err := authReceiver(conn, r.o.Key, r.o.Key != nil && !r.o.NoEncrypt)

@@ -84,7 +84,7 @@ func (t *writerTarget) write(seg int, data []byte, _ hash) error {
 			t.holding += int64(len(data))
 		}
 		if t.holding > t.limit {
-			t.err = fmt.Errorf("segment %d is missing, and more than --max-lag waits for it", t.next)
+			t.err = fmt.Errorf("segment %d is missing, and more data waits for it than allowed (MaxLag)", t.next)
 		}
 		return t.err
 	}

@@ -134,7 +134,7 @@ func (w *walker) entry(p, to string, info fs.FileInfo) error {
 		e.link = link
 	default:
 		return fmt.Errorf("%w: %w: %q is neither a file, a directory nor a symbolic link (mode %v); "+
-			"leave it out with --exclude", ErrInput, ErrUnsafe, p, mode)
+			"leave it out (Exclude)", ErrInput, ErrUnsafe, p, mode)
 	}
 	w.entries = append(w.entries, e)
 	w.files = append(w.files, sourceFile{p, info})

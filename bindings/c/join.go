@@ -70,7 +70,7 @@ func join(o *options, s *C.allcast_store) (*allcast.Comm, error) {
 	case err == nil:
 		return c, nil
 	case served != nil && served.failed != nil:
-		return nil, fmt.Errorf("%w (%w)", served.failed, err)
+		return nil, fmt.Errorf("allcast: %w (%w)", served.failed, err)
 	}
 	return nil, joinError{err}
 }

@@ -119,7 +119,7 @@ func (s *callbackStore) try(r *storeRequest, wait time.Duration) bool {
 		value := C.CBytes(r.value)
 		defer C.free(value)
 		if code := C.store_set(s.c, key, value, C.size_t(len(r.value))); code != 0 {
-			r.err = fmt.Errorf("allcast: %w: callback set returned %d for the key %q", errStore, code, r.key)
+			r.err = fmt.Errorf("%w: callback set returned %d for the key %q", errStore, code, r.key)
 		}
 		return true
 	}
@@ -130,7 +130,7 @@ func (s *callbackStore) try(r *storeRequest, wait time.Duration) bool {
 		defer C.free(value)
 		b, err := buffer("value", value, length)
 		if err != nil {
-			r.err = fmt.Errorf("allcast: %w: callback get of the key %q: %w", errStore, r.key, err)
+			r.err = fmt.Errorf("%w: callback get of the key %q: %w", errStore, r.key, err)
 			return true
 		}
 		r.value = append([]byte{}, b...)
@@ -138,7 +138,7 @@ func (s *callbackStore) try(r *storeRequest, wait time.Duration) bool {
 	case 1:
 		return false
 	default:
-		r.err = fmt.Errorf("allcast: %w: callback get returned %d for the key %q", errStore, code, r.key)
+		r.err = fmt.Errorf("%w: callback get returned %d for the key %q", errStore, code, r.key)
 		return true
 	}
 }

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/inherit"
+	"github.com/allcast/allcast/internal/units"
 )
 
 // Path is the URL path of a server's State.
@@ -100,24 +100,23 @@ func ParseAddr(spec string, rank, local int) (Addr, error) {
 	if path, ok := strings.CutPrefix(spec, "unix:"); ok {
 		path = strings.NewReplacer("{rank}", strconv.Itoa(rank), "{local_rank}", strconv.Itoa(local)).Replace(path)
 		if path == "" || strings.ContainsAny(path, "{}") {
-			return Addr{}, fmt.Errorf("%q: want unix:/a/path, "+
-				"with {rank} or {local_rank} in it where ranks share a machine", spec)
+			return Addr{}, units.Refuse(spec, "want unix:/a/path, with {rank} or {local_rank} in it where ranks share a machine")
 		}
 		return Addr{"unix", path}, nil
 	}
 	host, port, err := net.SplitHostPort(spec)
 	if err != nil {
-		return Addr{}, fmt.Errorf("%q: want HOST:PORT, :PORT or unix:PATH", spec)
+		return Addr{}, units.Refuse(spec, "want HOST:PORT, :PORT or unix:PATH")
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return Addr{}, fmt.Errorf("%q: port %q: want 0 to 65535", spec, port)
+		return Addr{}, units.Refuse(spec, "port %q: want 0 to 65535", port)
 	}
 	if n != 0 {
 		n += uint64(max(0, local))
 	}
 	if n > 65535 {
-		return Addr{}, fmt.Errorf("%q: port %s and local rank %d are more than 65535", spec, port, local)
+		return Addr{}, units.Refuse(spec, "port %s and local rank %d are more than 65535", port, local)
 	}
 	return Addr{"tcp", net.JoinHostPort(host, strconv.FormatUint(n, 10))}, nil
 }

@@ -179,7 +179,7 @@ func (r *root) check(a arrival) *verdict {
 		return conflict(ErrProgram, both, "rank %d at %v runs %q, rank 0 runs %q",
 			h.rank, from, h.program, r.cfg.Program)
 	case a.secure != r.cfg.Secure:
-		return conflict(ErrSecure, both, "rank %d at %v was started %s --secure, rank 0 %s; "+
+		return conflict(ErrSecure, both, "rank %d at %v joins %s encryption, rank 0 %s; "+
 			"use the same Options.Secure or ALLCAST_SECURE on all ranks",
 			h.rank, from, with[a.secure], with[r.cfg.Secure])
 	case h.size != r.cfg.Size:

@@ -75,15 +75,20 @@ func (s *Settings) readVariables(env Env) (err error) {
 		if value == "" || v.read == nil {
 			continue
 		}
-		switch err := v.read(s, value, env); {
-		case err == nil:
-		case strings.HasPrefix(err.Error(), strconv.Quote(value)): // as errors of package units do
-			return fmt.Errorf("%s=%w", v.Name, err)
-		default:
-			return fmt.Errorf("%s=%q: %w", v.Name, value, err)
+		if err := v.read(s, value, env); err != nil {
+			return badVariable(v.Name, value, err)
 		}
 	}
 	return nil
+}
+
+// badVariable names the variable whose value was refused. Errors of package units show the text that they refuse.
+func badVariable(name, value string, err error) error {
+	var shown interface{ Refused() string }
+	if errors.As(err, &shown) && shown.Refused() == value {
+		return fmt.Errorf("%s=%w", name, err)
+	}
+	return fmt.Errorf("%s=%q: %w", name, value, err)
 }
 
 func (s *Settings) setDefaults() {

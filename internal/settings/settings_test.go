@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -164,7 +165,7 @@ func TestBadVariables(t *testing.T) {
 		{"ALLCAST_GROUPS", "239.1.2.3:20000,", "not ADDRESS:PORT"},
 		{"ALLCAST_GROUPS", "10.0.0.1:20000", "not a multicast address"},
 		{"ALLCAST_GROUPS", "239.1.2.3:20000,239.1.2.3:20000", "twice"},
-		{"ALLCAST_COMM_GROUPS", "239.1.2.3", "no '/'"},
+		{"ALLCAST_COMM_GROUPS", "239.1.2.3", "such as 239.196.0.0/16"},
 		{"ALLCAST_COMM_GROUPS", "10.0.0.0/8", "want a prefix within 224.0.0.0/4"},
 		{"ALLCAST_COMM_GROUPS", "224.0.0.0/3", "want a prefix within 224.0.0.0/4"},
 		{"ALLCAST_COMM_GROUPS", "fe00::/7", "want a prefix within 224.0.0.0/4"},
@@ -200,6 +201,9 @@ func TestBadVariables(t *testing.T) {
 		_, err := Resolve(Settings{}, lookupIn(text))
 		if err == nil || !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s=%s: %v: want an error that names it and says %q", c.name, c.value, err, c.want)
+		}
+		if value := strconv.Quote(c.value); err != nil && strings.Contains(err.Error(), value+": "+value) {
+			t.Errorf("%v: it shows the value twice", err)
 		}
 	}
 	if _, err := Resolve(Settings{}, lookupIn("")); err == nil || !strings.Contains(err.Error(), "allcast run") {

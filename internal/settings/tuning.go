@@ -80,7 +80,7 @@ func parseTuning(s string) (rules Rules, err error) {
 		}
 		r, err := parseRule(strings.Split(entry, ":"))
 		if err != nil {
-			return nil, fmt.Errorf("%q: %w", entry, err)
+			return nil, units.Refuse(entry, "%w", err)
 		}
 		rules = append(rules, r)
 	}

@@ -79,12 +79,13 @@ var Variables = []Variable{
 		Default: "derived from the job; none with `ALLCAST_GROUPS`",
 		Meaning: "addresses from which communicators take multicast groups of their own (fabric `ip`); " +
 			"the same on all ranks",
-		read: func(s *Settings, value string, _ Env) (err error) {
-			if s.CommGroups == (netip.Prefix{}) {
-				s.CommGroups, err = netip.ParsePrefix(value)
+		read: option(func(s *Settings) *netip.Prefix { return &s.CommGroups }, func(value string) (netip.Prefix, error) {
+			p, err := netip.ParsePrefix(value)
+			if err != nil {
+				err = errors.New("want a prefix such as 239.196.0.0/16") // netip's error repeats the value
 			}
-			return err
-		},
+			return p, err
+		}),
 	},
 	{
 		Name: "ALLCAST_RACK", Option: "Rack", Example: "leaf3", Default: "none",
@@ -271,7 +272,7 @@ func parseGroups(list string) (groups []netip.AddrPort, err error) {
 		g, err := netip.ParseAddrPort(f)
 		switch {
 		case err != nil || g.Port() == 0:
-			return nil, fmt.Errorf("%q is not ADDRESS:PORT", f)
+			return nil, units.Refuse(f, "not ADDRESS:PORT")
 		case !g.Addr().IsMulticast():
 			return nil, fmt.Errorf("%v is not a multicast address", g.Addr())
 		case slices.Contains(groups, g):

@@ -16,9 +16,27 @@ type SyntaxError struct {
 	Valid string // valid forms
 }
 
+// Refused returns the text with which the message begins.
+func (e *SyntaxError) Refused() string { return e.Text }
+
 func (e *SyntaxError) Error() string {
 	if e.Why == "" {
 		return fmt.Sprintf("%q is not a %s: want %s", e.Text, e.Kind, e.Valid)
 	}
 	return fmt.Sprintf("%q is not a %s (%s): want %s", e.Text, e.Kind, e.Why, e.Valid)
 }
+
+// Refuse returns an error that says which text was refused, and why.
+func Refuse(text, format string, args ...any) error {
+	return &refusal{text, fmt.Errorf(format, args...)}
+}
+
+type refusal struct {
+	text string
+	why  error
+}
+
+// Refused returns the text with which the message begins.
+func (e *refusal) Refused() string { return e.text }
+func (e *refusal) Error() string   { return fmt.Sprintf("%q: %v", e.text, e.why) }
+func (e *refusal) Unwrap() error   { return e.why }

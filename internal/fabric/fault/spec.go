@@ -30,8 +30,8 @@ func Parse(s string) (Spec, error) {
 	for _, field := range strings.Split(s, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(field), "=")
 		if !ok {
-			return Spec{}, fmt.Errorf("%q: want name=value: drop, dup, reorder, corrupt or seed, as in "+
-				"drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
+			return Spec{}, units.Refuse(field, "want name=value: drop, dup, reorder, corrupt or seed, as in "+
+				"drop=1%%,dup=1%%,reorder=5%%,seed=7")
 		}
 		var err error
 		if p := faults[name]; p != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The exit statuses of every subcommand. "allcast run" also passes on other statuses of its ranks.
@@ -52,6 +53,8 @@ func (e *Env) exitStatus(err error) int {
 }
 
 // Message prints a line for people on stderr, because stdout is for results. A failed write has nowhere to be reported.
+// Errors of package allcast begin with the line's prefix already.
 func (e *Env) Message(format string, args ...any) {
-	_, _ = fmt.Fprintf(e.Stderr, "allcast: "+format+"\n", args...)
+	const prefix = "allcast: "
+	_, _ = fmt.Fprintln(e.Stderr, prefix+strings.TrimPrefix(fmt.Sprintf(format, args...), prefix))
 }
