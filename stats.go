@@ -4,6 +4,7 @@ package allcast
 type Stats struct {
 	SentBytes       uint64            // bytes handed to the network, including headers of Allcast
 	McastBytes      uint64            // part of SentBytes that was multicast
+	QueueFull       uint64            // sends by multicast that this machine's own queue dropped, and that were repeated
 	ReceivedChunks  uint64            // chunks received by multicast
 	CopiedChunks    uint64            // part of ReceivedChunks that had to be copied into place
 	RepairedBytes   uint64            // bytes fetched because multicast did not deliver them
@@ -35,7 +36,8 @@ type PeerStats struct {
 func (c *Comm) Stats() Stats {
 	e := c.job.Stats()
 	s := Stats{
-		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
+		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, QueueFull: e.QueueFull,
+		ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
 		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, DirectReads: e.DirectReads, LateChunks: e.Late,
 		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped,
 		IncBytes: e.IncBytes, IncUnsent: e.Unsent, IncDropped: e.SumsDropped, IncSums: e.Sums,

@@ -8,13 +8,18 @@
 // the network lacks the feature. The engine queries them once, when it starts.
 package fabric
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors that callers compare with errors.Is.
 var (
 	ErrBusy    = errors.New("the network has no room now")
 	ErrClosed  = errors.New("fabric closed")
 	ErrGoodbye = errors.New("the peer has left")
+	// ErrQueueFull is an ErrBusy: the queue of this machine's own interface has dropped what was sent.
+	ErrQueueFull = fmt.Errorf("%w: the queue of the interface is full", ErrBusy)
 )
 
 // An Allocator provides memory that suits the network best, such as memory that a device has

@@ -256,6 +256,7 @@ type Counters struct {
 	Malformed     uint64 // foreign datagrams without a header
 	RepairedBytes uint64 // fetched
 	Refused       uint64 // multicasts that the network refused to send
+	QueueFull     uint64 // sends that the queue of the sender's own interface dropped; they were repeated
 	IncCounters
 	fabric.ReliableStats
 }
@@ -280,6 +281,7 @@ func (d *Datapath) Counters() (c Counters) {
 	for _, s := range d.sends {
 		c.McastBytes += s.bytes.Load()
 		c.McastChunks += s.sent.Load()
+		c.QueueFull += s.queueFull.Load()
 	}
 	for _, r := range d.recvs {
 		c.Placed += r.placed.Load()

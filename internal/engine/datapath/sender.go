@@ -42,6 +42,7 @@ type sender struct {
 	unfinished atomic.Bool   // todo or unacked is not empty
 	bytes      atomic.Uint64 // handed to the network, headers included
 	sent       atomic.Uint64 // chunks
+	queueFull  atomic.Uint64 // sends that ended with fabric.ErrQueueFull
 }
 
 // sendAck is a command that was carried out, while the network may still read its memory.
@@ -198,6 +199,9 @@ func (s *sender) multicast(c *command) bool {
 		s.sent.Add(uint64(n))
 		s.posted[c.to] += uint64(n)
 		busy := errors.Is(err, fabric.ErrBusy)
+		if errors.Is(err, fabric.ErrQueueFull) {
+			s.queueFull.Add(1)
+		}
 		retry := busy && s.waited < sendPatience
 		if err != nil && !retry {
 			if busy {

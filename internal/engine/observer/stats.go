@@ -66,6 +66,7 @@ func (o *Observer) Metrics() observe.Metrics {
 	add("multicast_sent_bytes_total", s.McastBytes, "Bytes sent by multicast.")
 	add("multicast_sent_chunks_total", s.McastChunks, "Chunks sent by multicast.")
 	add("multicast_refused_total", s.Refused, "Multicasts that the network refused to send.")
+	add("multicast_queue_full_total", s.QueueFull, "Sends that the queue of our own interface dropped: repeated.")
 	add("received_chunks_total", s.Placed, "Chunks received by multicast.")
 	add("copied_chunks_total", s.Copied, "Chunks that were not received where they belong.")
 	add("dropped_chunks_total", s.Dropped, "Datagrams dropped by our full receive queue, or by an injected fault.")

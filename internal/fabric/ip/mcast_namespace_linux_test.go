@@ -26,16 +26,18 @@ func TestInNamespace(t *testing.T) {
 			"ip link set lo up && ip -6 route add local ff00::/8 dev lo table local")
 	})
 	t.Run("veth", func(t *testing.T) {
-		inNamespace(t, "veth", 20, tests+"/^v[46]",
-			"ip link set lo up && ip link add allcast0 mtu 1500 type veth peer name allcast1 && "+
-				"ip link set allcast0 up && ip link set allcast1 up && "+
-				"ip addr add 192.0.2.1/24 dev allcast0 && ip -6 addr add 2001:db8::1/64 dev allcast0 nodad && "+
-				"ip addr add 192.0.2.2/24 dev allcast1 && "+
-				// Both ends are on this machine, which drops datagrams from its own address by default.
-				"echo 1 >/proc/sys/net/ipv4/conf/allcast1/accept_local && "+
-				"echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter && echo 0 >/proc/sys/net/ipv4/conf/allcast1/rp_filter")
+		inNamespace(t, "veth", 20, tests+"/^v[46]", mcastVeth)
 	})
 }
+
+// mcastVeth makes an Ethernet of two interfaces.
+const mcastVeth = "ip link set lo up && ip link add allcast0 mtu 1500 type veth peer name allcast1 && " +
+	"ip link set allcast0 up && ip link set allcast1 up && " +
+	"ip addr add 192.0.2.1/24 dev allcast0 && ip -6 addr add 2001:db8::1/64 dev allcast0 nodad && " +
+	"ip addr add 192.0.2.2/24 dev allcast1 && " +
+	// Both ends are on this machine, which drops datagrams from its own address by default.
+	"echo 1 >/proc/sys/net/ipv4/conf/allcast1/accept_local && " +
+	"echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter && echo 0 >/proc/sys/net/ipv4/conf/allcast1/rp_filter"
 
 // inNamespace runs tests of this package in a network of their own, of which at least some must pass.
 func inNamespace(t *testing.T, name string, least int, tests, setup string) {

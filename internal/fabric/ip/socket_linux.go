@@ -93,9 +93,14 @@ func (s *rawSocket) Write(b []byte) (n int, err error) {
 // rawRecv and pollPark.
 func (s *rawSocket) send(msg *unix.Msghdr) error {
 	errno := unix.EINTR
-	for errno == unix.EINTR {
+	for reports := 0; errno == unix.EINTR; {
 		if err := s.Control(func(fd uintptr) {
 			_, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(msg)), unix.MSG_DONTWAIT)
+			if reports < maxReports && Reported(errno) {
+				DropReports(fd)
+				reports++
+				errno = unix.EINTR
+			}
 		}); err != nil {
 			return err
 		}
@@ -104,6 +109,34 @@ func (s *rawSocket) send(msg *unix.Msghdr) error {
 		return errno
 	}
 	return nil
+}
+
+// A socket with IP_RECVERR learns of datagrams that the queue of this machine's own interface drops (ENOBUFS). It also
+// gets ICMP errors, as the error of any later call: about an earlier datagram, to any destination.
+
+// maxReports is how often a call is repeated because of such a report. An error that remains is of the call itself.
+const maxReports = 4
+
+// Reported reports whether an error may be about an earlier datagram.
+func Reported(errno syscall.Errno) bool {
+	switch errno {
+	case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.EMSGSIZE, unix.EHOSTDOWN, unix.ENONET,
+		unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EPROTO, unix.EACCES:
+		return true
+	}
+	return false
+}
+
+// DropReports empties the queue of reports. While there are some, poll(2) reports an error.
+func DropReports(fd uintptr) {
+	var msg unix.Msghdr
+	for range 64 { // the queue is small
+		_, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&msg)),
+			unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
+		if errno != 0 && errno != unix.EINTR {
+			return
+		}
+	}
 }
 
 // awaitRoom blocks until the socket is writable, for at most d. If the socket is closed, send says so.

@@ -146,7 +146,9 @@ func (s *udpSender) transmit(first, n, cut, copies int) (took int, err error) {
 	// Counted before the send, so that no drop is counted first.
 	s.filtered.Add(uint64(copies))
 	if err := s.raw.send(&s.msg); err != nil {
-		s.filtered.Add(-uint64(copies))
+		if !mcastNoBuffers(err) { // the queue of the interface comes after the copy for this machine
+			s.filtered.Add(-uint64(copies))
+		}
 		return 0, err
 	}
 	return n, nil

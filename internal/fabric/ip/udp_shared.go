@@ -68,7 +68,7 @@ func (p *udpPause) explain(err error, group netip.AddrPort) error {
 		return fabric.ErrClosed
 	case mcastNoBuffers(err):
 		*p = max(*p, udpFirstPause)
-		return fabric.ErrBusy
+		return fabric.ErrQueueFull
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.EAGAIN):
 		return fabric.ErrBusy
 	}

@@ -74,6 +74,7 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 	options := []udpOption{{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, 1}}
 	if p.v6 {
 		return append(options,
+			udpOption{"IPV6_RECVERR", unix.IPPROTO_IPV6, unix.IPV6_RECVERR, 1}, // see Reported
 			udpOption{"IPV6_MULTICAST_IF", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, p.Interface.Index},
 			udpOption{"IPV6_MULTICAST_LOOP", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1},
 			udpOption{"IPV6_MULTICAST_HOPS", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, ttl},
@@ -81,6 +82,7 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 			udpOption{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, p.DSCP << 2})
 	}
 	return append(options,
+		udpOption{"IP_RECVERR", unix.IPPROTO_IP, unix.IP_RECVERR, 1}, // see Reported
 		// Other ranks may run on this machine; the receive socket filters this rank's own datagrams.
 		udpOption{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1},
 		udpOption{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, ttl},
