@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric/ip"
 )
 
 // prepare sets the options that must hold from the first datagram on.
@@ -35,6 +37,9 @@ func (s *socket) prepare(fd int, o socketOptions) error {
 	// drops a super-packet with that flag: it looks larger than the MTU. One of both options applies.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT)
+	// Without this, sends succeed although the queue of the interface drops them. See ip.Reported.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVERR, 1)
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVERR, 1)
 	_, err := unix.GetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT)
 	s.gso.Store(err == nil)
 	s.gro = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
@@ -121,6 +126,10 @@ func newInbox() *inbox {
 			n, _, in.errno = unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&in.headers[0])), inboxMessages,
 				unix.MSG_DONTWAIT, 0, 0)
 			in.n = int(n)
+			if ip.Reported(in.errno) { // the receiver of an earlier datagram is gone; the control connection tells
+				ip.DropReports(fd)
+				in.errno = unix.EINTR
+			}
 			if in.errno != unix.EINTR {
 				return in.errno != unix.EAGAIN
 			}
@@ -132,19 +141,13 @@ func newInbox() *inbox {
 
 // receive waits for messages, and returns how many came.
 func (s *socket) receive(in *inbox) (int, error) {
-	for {
-		if err := s.raw.Read(in.read); err != nil {
-			return 0, ended(err)
-		}
-		switch in.errno {
-		case 0:
-			return in.n, nil
-		case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EMSGSIZE:
-			// The answer to an earlier datagram: its receiver is gone. The control connection tells.
-		default:
-			return 0, in.errno
-		}
+	if err := s.raw.Read(in.read); err != nil {
+		return 0, ended(err)
 	}
+	if in.errno != 0 {
+		return 0, in.errno
+	}
+	return in.n, nil
 }
 
 // poll returns how many messages came, without waiting.
@@ -185,9 +188,13 @@ func newOutbox(patience time.Duration) *outbox {
 	o.msg.SetIovlen(1)
 	o.msg.Name = (*byte)(unsafe.Pointer(&o.name))
 	o.attempt = func(fd uintptr) {
-		for {
+		for reports := 0; ; {
 			_, _, o.errno = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&o.msg)), unix.MSG_DONTWAIT)
-			if o.errno != unix.EINTR {
+			switch {
+			case reports < ip.MaxReports && ip.Reported(o.errno):
+				ip.DropReports(fd)
+				reports++
+			case o.errno != unix.EINTR:
 				return
 			}
 		}

@@ -156,3 +156,42 @@ func TestPatiencePerBatch(t *testing.T) {
 		}
 	}
 }
+
+// A socket learns of what the queue of its interface drops, and datagrams to a program that is gone fail nothing.
+func TestSocketReports(t *testing.T) {
+	s, err := openSocket(netip.AddrPortFrom(home, 0), socketOptions{buffer: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.raw.Control(func(fd uintptr) {
+		if v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVERR); err != nil || v != 1 {
+			t.Errorf("IP_RECVERR is %d, %v", v, err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	gone, err := net.ListenUDP("udp", &net.UDPAddr{IP: home.AsSlice()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := gone.LocalAddr().(*net.UDPAddr).AddrPort()
+	_ = gone.Close()
+	o := newOutbox(30 * time.Second)
+	for i := range 100 {
+		if sent, err := s.send(o, to, []byte("x"), 1); err != nil || sent != 1 {
+			t.Fatalf("datagram %d: %d, %v", i, sent, err)
+		}
+	}
+	self := s.conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	if _, err := s.send(o, self, []byte("y"), 1); err != nil {
+		t.Fatal(err)
+	}
+	in := newInbox()
+	if n, err := s.receive(in); err != nil || n != 1 {
+		t.Fatalf("%d messages, %v", n, err)
+	}
+	if b, _ := in.message(0); string(b) != "y" {
+		t.Errorf("received %q", b)
+	}
+}

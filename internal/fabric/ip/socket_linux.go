@@ -96,7 +96,7 @@ func (s *rawSocket) send(msg *unix.Msghdr) error {
 	for reports := 0; errno == unix.EINTR; {
 		if err := s.Control(func(fd uintptr) {
 			_, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(msg)), unix.MSG_DONTWAIT)
-			if reports < maxReports && Reported(errno) {
+			if reports < MaxReports && Reported(errno) {
 				DropReports(fd)
 				reports++
 				errno = unix.EINTR
@@ -114,8 +114,8 @@ func (s *rawSocket) send(msg *unix.Msghdr) error {
 // A socket with IP_RECVERR learns of datagrams that the queue of this machine's own interface drops (ENOBUFS). It also
 // gets ICMP errors, as the error of any later call: about an earlier datagram, to any destination.
 
-// maxReports is how often a call is repeated because of such a report. An error that remains is of the call itself.
-const maxReports = 4
+// MaxReports is how often a call is repeated because of such a report. An error that remains is of the call itself.
+const MaxReports = 4
 
 // Reported reports whether an error may be about an earlier datagram.
 func Reported(errno syscall.Errno) bool {
