@@ -98,8 +98,8 @@ class Comm(Collectives, Reductions, Messages):
 
         Closing the communicator of `join` leaves the job and closes all others. It first waits
         until the other ranks leave, for `timeout` seconds or the option of `join` at most. If they
-        do not, their operations that need this rank fail at once, and name it. With `timeout`, an
-        error says that leaving takes longer, for example on a busy machine. It then continues.
+        do not, their operations that need this rank fail at once, and name it. With `timeout`,
+        leaving may continue after the call, on a busy machine.
         """
         if self.closed:
             return
