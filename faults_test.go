@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,7 +101,11 @@ func TestMismatch(t *testing.T) {
 }
 
 func TestRankLeavesEarly(t *testing.T) {
+	var joined sync.WaitGroup // a rank that leaves before the others have joined fails their Join
+	joined.Add(4)
 	allcasttest.Run(t, 4, allcast.Options{Timeout: time.Hour}, func(ctx context.Context, c *allcast.Comm) error {
+		joined.Done()
+		joined.Wait()
 		if c.Rank() == 3 {
 			return c.CloseWithin(time.Millisecond) // while the others wait for this rank
 		}
@@ -109,6 +114,7 @@ func TestRankLeavesEarly(t *testing.T) {
 		if !errors.As(err, &re) || re.Rank != 3 {
 			return fmt.Errorf("broadcast without rank 3: %w", err)
 		}
+		_ = c.CloseWithin(time.Millisecond) // an error, unless this rank knows already that rank 3 waits for nobody
 		return nil
 	})
 }

@@ -12,15 +12,20 @@ var final = regexp.MustCompile(
 	`(?im)DATA RACE|^panic: |^fatal error: |SIGSEGV|AddressSanitizer|test timed out|` +
 		`leaks?\b|unexpected goroutines|\bwrong\b|corrupt`)
 
+// heading matches lines with names of tests, which may have any words.
+var heading = regexp.MustCompile(`(?m)^\s*(===|---) .*$`)
+
 // again runs the failed tests of a networked package three times more, each alone on the machine. If all these
 // runs pass, the failure was chance: a defect to fix first, but none of the change that is checked. It says in
 // the text of the failure why a failure stands.
 func (g *gate) again(ctx context.Context, r *result) (flaky bool, why string) {
-	switch {
-	case g.soaking || r.pkg.kind == pure || len(r.failed) == 0:
+	if g.soaking || r.pkg.kind == pure || len(r.failed) == 0 {
 		return false, ""
-	case final.MatchString(r.all):
-		return false, fmt.Sprintf("not run again: the output has %q\n", final.FindString(r.all))
+	}
+	for _, name := range append([]string{""}, r.failed...) {
+		if bad := final.FindString(heading.ReplaceAllString(r.output[name], "")); bad != "" {
+			return false, fmt.Sprintf("not run again: the output has %q\n", bad)
+		}
 	}
 	for i := range 3 {
 		for _, name := range r.failed {
