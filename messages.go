@@ -86,7 +86,8 @@ func (c *Comm) StartRecv(buf []byte, from, tag int, opts ...CallOption) (*Reques
 }
 
 // Recv receives a message with a tag from another rank, or from AnySource. It matches the messages of a rank in the
-// order of their Sends. A message may be shorter than buf. If it is longer, Recv fails with ErrTruncated.
+// order of their Sends. A message may be shorter than buf. If it is longer, Recv fails with ErrTruncated. It fails if
+// that rank, or for AnySource every other rank, has closed the communicator.
 //
 // If ctx ends before a message has matched, the error of Recv matches ErrWithdrawn and the error of ctx, and the
 // next Recv gets the message. After the match, Recv aborts the communicator, as a collective does. Send describes

@@ -60,7 +60,8 @@ type mailbox struct {
 	offers []offer // offers without a match, in order of arrival
 	peers  map[int]*mailPeer
 
-	probeAt step.Time // time to ask the ranks that receives wait for whether they have left
+	probeAt step.Time    // time to ask the ranks that receives wait for whether they have left
+	gone    map[int]bool // ranks that have answered that they have left
 }
 
 type offer struct {
@@ -415,13 +416,41 @@ func (n *Node) probeSenders(now step.Time, c *comm) {
 		return
 	}
 	b.probeAt = now + n.cfg.Timeout
-	asked := map[int]bool{AnyRank: true} // any other rank may still send
+	asked := make(map[int]bool)
 	for _, k := range b.posted {
-		if from := k.mail.peer; !asked[from] {
+		from := k.mail.peer
+		if from == AnyRank {
+			from = b.present(c)
+		}
+		if from != c.rank && !asked[from] {
 			asked[from] = true
 			n.send(c.members[from], &wire.Msg{Kind: wire.MsgProbeWait, Comm: c.id, Seq: wire.MailKey(c.rank, 0)})
 		}
 	}
+}
+
+// present returns another rank of the communicator, if possible one that is not known to have left. A receive from
+// any rank fails only once all of them have left, so it is enough to ask one at a time.
+func (b *mailbox) present(c *comm) int {
+	next := (c.rank + 1) % len(c.members)
+	for i := range c.members {
+		if r := (next + i) % len(c.members); r != c.rank && !b.gone[r] {
+			return r
+		}
+	}
+	return next
+}
+
+// hasGone records that a rank has left, and reports whether a receive without a match waits for it in vain.
+func (b *mailbox) hasGone(c *comm, rank int) bool {
+	if b.gone == nil {
+		b.gone = make(map[int]bool)
+	}
+	b.gone[rank] = true
+	b.probeAt = 0 // ask the next one
+	return slices.ContainsFunc(b.posted, func(k *call) bool {
+		return k.mail.peer == rank || k.mail.peer == AnyRank && len(b.gone) == len(c.members)-1
+	})
 }
 
 // mailTimer returns the time of the next probeSenders.

@@ -215,6 +215,32 @@ func TestMailRecvFromWhoHasLeft(t *testing.T) {
 	}
 }
 
+// A Recv from any rank waits as long as one other rank is there, and ends once all have closed the communicator.
+func TestMailRecvFromAnyWhoHasLeft(t *testing.T) {
+	for _, earlier := range []bool{true, false} {
+		c := planWorld(t, 4, 1, testConfig())
+		c.comm(7, 2, 0, 3, 1)
+		if earlier {
+			c.remove(7, 0)
+			c.remove(7, 1)
+		}
+		r := c.hosts[3].recv(7, AnyRank, 1, 9)
+		c.RunFor(20 * c.cfg.Timeout)
+		if r.ended || c.hosts[3].sends[wire.MsgProbeWait] > 24 {
+			t.Fatalf("%v after %d probes, while a rank may still send", r, c.hosts[3].sends[wire.MsgProbeWait])
+		}
+		if !earlier {
+			c.remove(7, 0)
+			c.remove(7, 1)
+		}
+		c.remove(7, 2)
+		c.RunFor(2 * c.cfg.Timeout)
+		if !r.ended || r.err == nil || r.err.Reason != Left || r.err.Culprit == 3 || r.err.Culprit < 0 {
+			t.Errorf("%v: ended %v, %v; want an error that names a rank that has left", r, r.ended, r.err)
+		}
+	}
+}
+
 // A Recv may wait for any time for a rank that is there.
 func TestMailRecvWaits(t *testing.T) {
 	c := planWorld(t, 2, 1, testConfig())

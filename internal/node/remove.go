@@ -169,7 +169,7 @@ func (n *Node) handleGone(c *comm, from int, m *wire.Msg) {
 	st, t := c.find(m.Seq), c.trace
 	lacks := st != nil && st.op.Awaits(r) || c.window.Awaits(r) || t != nil && t.call.next() == m.Seq && t.target == r
 	if _, isMail := wire.MailSender(m.Seq); isMail && !lacks {
-		lacks = slices.ContainsFunc(c.mail.posted, func(k *call) bool { return k.mail.peer == r })
+		lacks = c.mail.hasGone(c, r)
 	}
 	if lacks {
 		n.breakAndNotify(c, verdict{culprit: from, reason: Left, seq: m.Seq}, from)
