@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,34 +42,46 @@ func (g *gate) execute(ctx context.Context, p *pkg, race bool, match string) *re
 	if g.soaking {
 		limit = 30 * time.Minute
 	}
-	args := []string{
-		"tool", "test2json", "-t", "-p", module + "/" + p.path, g.binary(p, race),
-		"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + limit.String(),
-	}
+	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + limit.String()}
 	if match != "" {
 		args = append(args, "-test.run="+match)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit+30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, g.binary(p, race), args...)
 	cmd.Dir, cmd.Env = p.dir, append(slices.Clip(g.env), "PWD="+p.dir)
 	prepare(cmd)
+	// test2json does not start the tests, because they would inherit that it ignores interrupts.
+	convert := exec.CommandContext(ctx, "go", "tool", "test2json", "-t")
+	text, printed := io.Pipe()
+	convert.Stdin, cmd.Stdout, cmd.Stderr = text, printed, printed
 	r := &result{pkg: p, race: race, reasons: map[string]string{}, output: map[string]string{}}
 	begin := time.Now()
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		cmd.Stderr = cmd.Stdout
-		if err = cmd.Start(); err == nil {
-			r.read(stdout)
-			err = cmd.Wait()
-		}
-	}
+	err := r.convert(convert, func() error {
+		defer func() { _ = printed.Close() }()
+		return cmd.Run()
+	})
 	if err != nil {
 		r.all += "\n" + err.Error() + "\n"
 	}
 	r.took = time.Since(begin)
 	r.ok = err == nil && len(r.failed) == 0
 	return r
+}
+
+// convert reads what a command makes of the output of the tests that run.
+func (r *result) convert(cmd *exec.Cmd, run func() error) error {
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- run() }()
+	r.read(events)
+	return errors.Join(cmd.Wait(), <-ended)
 }
 
 var reason = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
