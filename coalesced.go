@@ -62,7 +62,7 @@ func (c *Comm) checkDigest(block []byte, digest uint64, rank int) error {
 	if binary.LittleEndian.Uint64(block) == digest {
 		return nil
 	}
-	return fmt.Errorf("allcast: coalesced operation: %w: the buffers of %s have other sizes than those of this rank",
+	return fmt.Errorf("coalesced operation: %w: the buffers of %s have other sizes than those of this rank",
 		ErrMismatch, rankName(c.members[rank], c.members))
 }
 

@@ -6,9 +6,11 @@ import (
 	"testing"
 )
 
-// NoMoreFiles lets this process open no file and accept no connection until restore is called, or the test ends.
+// NoMoreFiles lets this process open no file and accept no connection until restore is called, or the test ends. Any
+// goroutine that closes a file makes room for another one, so that the test runs in soak only.
 func NoMoreFiles(t testing.TB) (restore func()) {
 	t.Helper()
+	Soak(t, "a file that something else closes lets a connection through")
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
