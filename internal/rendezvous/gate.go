@@ -79,10 +79,16 @@ func (g *gate) open() {
 	}
 }
 
+// acceptPatience is how long a gate tries to accept while this process lacks something, such as descriptors. Strangers
+// may hold them, or something else may give some back.
+const acceptPatience = 2 * time.Second
+
 func (g *gate) accept(l net.Listener) {
+	var full time.Time // since when nothing can be accepted
 	for {
 		conn, err := l.Accept()
 		if err == nil {
+			full = time.Time{}
 			inherit.Conn(conn)
 			conn = g.cfg.meter.wrap(conn)
 		}
@@ -91,9 +97,17 @@ func (g *gate) accept(l net.Listener) {
 			return
 		case err != nil:
 			// The peer left while it was in the backlog, or this process is out of descriptors.
-			if full := oslimit.Exhausted(err); full != nil {
+			limit := oslimit.Exhausted(err)
+			switch {
+			case limit == nil:
+				full = time.Time{}
+			case full.IsZero():
+				full = time.Now()
+			case time.Since(full) <= acceptPatience:
+				g.relieve()
+			default:
 				select {
-				case g.exhausted <- full:
+				case g.exhausted <- limit:
 				default:
 				}
 			}
@@ -131,6 +145,15 @@ func (g *gate) evict() {
 		g.strangers++
 		_ = conn.Close()
 		g.pending.remove(conn)
+	}
+}
+
+// relieve closes the pending connection that is furthest from a hello, unless all have proved the key.
+func (g *gate) relieve() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if conn := g.pending.least(); conn != nil && !g.pending.all[conn].proved {
+		g.evict()
 	}
 }
 

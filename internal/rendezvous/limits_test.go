@@ -9,28 +9,52 @@ import (
 	"testing"
 )
 
-// failingListener fails to accept, after every connection and before the first.
+// failingListener fails to accept, after every connection and before the first, or always.
 type failingListener struct {
 	net.Listener
 	number syscall.Errno
+	always bool
 	works  bool
 }
 
 func (l *failingListener) Accept() (net.Conn, error) {
-	if l.works = !l.works; l.works {
+	if l.works = !l.works; l.works || l.always {
 		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", l.number)}
 	}
 	return l.Listener.Accept()
 }
 
-// A rank that cannot accept connections because of a limit says so at once, and names the limit.
+// A rank that can accept no connection because of a limit says so, and names the limit.
 func TestAcceptLimit(t *testing.T) {
 	w := newWorld(t, 2)
-	w.root.Listener = &failingListener{Listener: w.root.Listener, number: syscall.EMFILE}
+	w.root.Listener = &failingListener{Listener: w.root.Listener, number: syscall.EMFILE, always: true}
 	js := w.join(w.root)
 	err := js[0].err
 	if !blames(err, ErrLost, 0) || !errors.Is(err, syscall.EMFILE) || !strings.Contains(err.Error(), "ulimit -n") {
 		t.Error(err)
+	}
+}
+
+// A limit that is hit for a moment fails no job. Connections that have not proved the key make room.
+func TestAcceptLimitForAMoment(t *testing.T) {
+	w := newWorld(t, 4)
+	w.root.Listener = &failingListener{Listener: w.root.Listener, number: syscall.EMFILE}
+	for _, j := range w.join(w.configs()...) {
+		if j.err != nil {
+			t.Error(j.err)
+		}
+	}
+	g := prepareGate(&w.root, nil)
+	for _, proved := range []bool{false, true} {
+		near, far := net.Pipe()
+		defer func() { _, _ = near.Close(), far.Close() }()
+		g.enter(near)
+		g.progress(near, proved)
+	}
+	g.relieve()
+	g.relieve()
+	if len(g.pending.all) != 1 || g.strangers != 1 {
+		t.Errorf("%d connections are pending, %d were evicted, want 1 of each", len(g.pending.all), g.strangers)
 	}
 }
 

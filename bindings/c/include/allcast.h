@@ -160,7 +160,7 @@ int allcast_close(allcast_comm comm);
 /* Is allcast_close with a limit of its own, in milliseconds. If the limit passes, this rank says goodbye to ranks that
  * have not closed the communicator: their operations that need this rank fail at once, with an error that names it.
  * With 0 it waits for no rank, as a rank does that has failed. On a busy machine, leaving may continue
- * after the call. */
+ * after the call: memory of operations that have not ended may be used until the process exits. */
 int allcast_close_within(allcast_comm comm, int64_t timeout_ms);
 
 /* The following functions make a communicator. timeout_ms limits their duration, and a negative one does not. */

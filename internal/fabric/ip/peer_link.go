@@ -73,6 +73,7 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	}
 	begin := time.Now()
 	sign := begin
+	var full time.Time // of the first attempt for which this rank itself lacked something
 	for pause := first; ; pause = min(2*pause, limit) {
 		c, link, answered, err := p.try(ctx)
 		if answered {
@@ -88,7 +89,10 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 			t.log.Warn("connect", "peer", p.rank, "err", err)
 			retry = false
 		case oslimit.ExhaustedDial(err) != nil:
-			return nil, link, err
+			if full.IsZero() {
+				full = time.Now()
+			}
+			retry = retry && time.Since(full) <= t.cfg.limits.full
 		case errors.Is(err, syscall.ECONNREFUSED):
 			retry = retry && time.Since(begin) <= t.cfg.limits.refused && p.state() == session.Open
 		}

@@ -53,11 +53,14 @@ type tcpLimits struct {
 	// grace is how long this rank reads on after its own connection failed. What the peer sent
 	// before, perhaps a verdict, must come before the report of its loss.
 	grace time.Duration
+	// full is how long a rank tries again that has run out of something of its own, such as descriptors: others in its
+	// process, or on its machine, may give some back.
+	full time.Duration
 }
 
 var tcpDefaults = tcpLimits{
 	connect: 5 * time.Second, refused: time.Second, goodbye: 2 * time.Second, flush: time.Second,
-	grace: 500 * time.Millisecond,
+	grace: 500 * time.Millisecond, full: time.Second,
 }
 
 // TCP is the reliable side over TCP connections, each used in one direction. A rank sends on the

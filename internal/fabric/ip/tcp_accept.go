@@ -63,10 +63,12 @@ func (q *tcpPending) close() {
 
 func (t *TCP) accept() {
 	const pause = 20 * time.Millisecond
+	var full time.Time // since when there is no room for connections that wait
 	for {
 		c, err := t.cfg.Listener.AcceptTCP()
 		if err == nil {
 			inherit.Conn(c)
+			full = time.Time{}
 		}
 		switch {
 		case err == nil && t.pending.add(c):
@@ -79,8 +81,14 @@ func (t *TCP) accept() {
 		default:
 			// The peer left while it was in the backlog, or this process is out of descriptors.
 			t.log.Debug("accept", "err", err)
-			if full := oslimit.Exhausted(err); full != nil {
-				t.exhausted(fmt.Errorf("accept the connection of a peer: %w", full))
+			limit := oslimit.Exhausted(err)
+			switch {
+			case limit == nil || !waiting(t.cfg.Listener): // without room, accept fails even if nobody has connected
+				full = time.Time{}
+			case full.IsZero():
+				full = time.Now()
+			case time.Since(full) > t.cfg.limits.full:
+				t.exhausted(fmt.Errorf("accept the connection of a peer: %w", limit))
 			}
 			time.Sleep(pause)
 		}

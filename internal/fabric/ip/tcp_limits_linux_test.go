@@ -2,8 +2,8 @@ package ip
 
 import (
 	"errors"
+	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,13 +14,11 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// A rank that runs out of something of its own says so at once, and blames no peer.
+// A rank that has run out of something of its own says so, and blames no peer.
 func TestTCPLimits(t *testing.T) {
-	check := func(t *testing.T, rec *tcpRec, number syscall.Errno, texts ...string) {
+	check := func(t *testing.T, rec *tcpRec, number syscall.Errno, text string) {
 		t.Helper()
-		err := rec.waitLost(t, 0)
-		named := slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(err.Error(), s) })
-		if !errors.Is(err, number) || !named {
+		if err := rec.waitLost(t, 0); !errors.Is(err, number) || !strings.Contains(err.Error(), text) {
 			t.Error(err)
 		}
 		rec.mu.Lock()
@@ -38,9 +36,7 @@ func TestTCPLimits(t *testing.T) {
 		check(t, w.recs[0], syscall.EMFILE, "raise it with ulimit -n")
 		w.recs[0].wait(t, "put done", func() bool { return len(w.recs[0].done[1]) == 1 })
 		restore()
-		// Without a free descriptor, the kernel does not even look whether a peer has connected. A rank that only begins
-		// to accept therefore reports that.
-		check(t, w.recs[0], syscall.EMFILE, "connect to rank 1", "accept the connection of a peer")
+		check(t, w.recs[0], syscall.EMFILE, "connect to rank 1")
 	})
 	t.Run("no file to accept", func(t *testing.T) {
 		w, _ := newTCPFake(t, nil)
@@ -61,4 +57,24 @@ func TestTCPLimits(t *testing.T) {
 		w.ranks[0].Send(1, []byte("hello"))
 		check(t, w.recs[0], syscall.EADDRNOTAVAIL, "net.ipv4.ip_local_port_range is ")
 	})
+}
+
+// Accepting fails without a free descriptor, but only a connection that waits shows that one is needed.
+func TestWaiting(t *testing.T) {
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if waiting(l) {
+		t.Error("a connection waits before there is one")
+	}
+	c, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if !testenv.Soon(func() bool { return waiting(l) }) {
+		t.Error("no connection waits")
+	}
 }

@@ -34,6 +34,8 @@ func (g *gate) commands(name string, lines ...string) func(context.Context) (str
 			return "", err
 		}
 		defer func() { _ = log.Close() }()
+		ctx, cancel := context.WithTimeout(ctx, g.limit())
+		defer cancel()
 		for _, line := range lines {
 			_, _ = fmt.Fprintln(log, "+", line)
 			cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line)
@@ -41,11 +43,22 @@ func (g *gate) commands(name string, lines ...string) func(context.Context) (str
 			prepare(cmd)
 			if err := cmd.Run(); err != nil {
 				text, _ := os.ReadFile(path)
+				if ctx.Err() != nil {
+					err = fmt.Errorf("%w: %w", ctx.Err(), err)
+				}
 				return "", fmt.Errorf("%s: %w\n%s\nlog: %s", line, err, text, path)
 			}
 		}
 		return "", nil
 	}
+}
+
+// limit is the time after which a stage of command lines counts as hung.
+func (g *gate) limit() time.Duration {
+	if g.soaking {
+		return 4 * time.Hour
+	}
+	return 30 * time.Minute
 }
 
 // prepare makes the end of a context end the command with all processes it started, and no orphan keep it waiting.

@@ -7,10 +7,16 @@ import (
 	"strings"
 )
 
-// final matches failures that no second run excuses: races, panics, hangs, leaks and wrong data.
-var final = regexp.MustCompile(
-	`(?im)DATA RACE|^panic: |^fatal error: |SIGSEGV|AddressSanitizer|test timed out|` +
-		`leaks?\b|unexpected goroutines|\bwrong\b|corrupt`)
+// final matches failures that no second run excuses, whatever test printed them: races, panics, hangs and leaks.
+var final = regexp.MustCompile(`(?m)DATA RACE|race detected|^panic: |^fatal error: |SIGSEGV|AddressSanitizer|` +
+	`test timed out|unexpected goroutines`)
+
+// finalOfTest matches what no second run excuses either if a failed test printed it: wrong data and what stays behind.
+var finalOfTest = regexp.MustCompile(
+	`(?i)\bwrong\b|corrupt|\bleak|left behind|other (bytes|content)|bytes differ|has changed|was written to`)
+
+// complete matches what a test binary prints once all of its tests have run.
+var complete = regexp.MustCompile(`(?m)^(PASS|FAIL)$`)
 
 // heading matches lines with names of tests, which may have any words.
 var heading = regexp.MustCompile(`(?m)^\s*(===|---) .*$`)
@@ -22,8 +28,14 @@ func (g *gate) again(ctx context.Context, r *result) (flaky bool, why string) {
 	if g.soaking || r.pkg.kind == pure || len(r.failed) == 0 {
 		return false, ""
 	}
+	if len(r.open) > 0 || !complete.MatchString(r.output[""]) {
+		return false, "not run again: the tests ended before all had run\n"
+	}
+	if bad := final.FindString(heading.ReplaceAllString(r.all, "")); bad != "" {
+		return false, fmt.Sprintf("not run again: the output of the package has %q\n", bad)
+	}
 	for _, name := range append([]string{""}, r.failed...) {
-		if bad := final.FindString(heading.ReplaceAllString(r.output[name], "")); bad != "" {
+		if bad := finalOfTest.FindString(heading.ReplaceAllString(r.output[name], "")); bad != "" {
 			return false, fmt.Sprintf("not run again: the output has %q\n", bad)
 		}
 	}

@@ -23,6 +23,7 @@ type result struct {
 	ok              bool
 	passed, skipped int
 	failed          []string          // top-level tests
+	open            map[string]bool   // top-level tests that have begun and not ended
 	reasons         map[string]string // of skipped tests
 	output          map[string]string // by top-level test
 	all             string
@@ -55,7 +56,7 @@ func (g *gate) execute(ctx context.Context, p *pkg, race bool, match string) *re
 	convert := exec.CommandContext(ctx, "go", "tool", "test2json", "-t")
 	text, printed := io.Pipe()
 	convert.Stdin, cmd.Stdout, cmd.Stderr = text, printed, printed
-	r := &result{pkg: p, race: race, reasons: map[string]string{}, output: map[string]string{}}
+	r := newResult(p, race)
 	begin := time.Now()
 	err := r.convert(convert, func() error {
 		defer func() { _ = printed.Close() }()
@@ -67,6 +68,12 @@ func (g *gate) execute(ctx context.Context, p *pkg, race bool, match string) *re
 	r.took = time.Since(begin)
 	r.ok = err == nil && len(r.failed) == 0
 	return r
+}
+
+func newResult(p *pkg, race bool) *result {
+	return &result{
+		pkg: p, race: race, open: map[string]bool{}, reasons: map[string]string{}, output: map[string]string{},
+	}
 }
 
 // convert reads what a command makes of the output of the tests that run.
@@ -100,7 +107,12 @@ func (r *result) read(stream io.Reader) {
 			continue
 		}
 		top, _, nested := strings.Cut(e.Test, "/")
+		if ended := e.Action == "pass" || e.Action == "fail" || e.Action == "skip"; ended && !nested {
+			delete(r.open, top)
+		}
 		switch e.Action {
+		case "run":
+			r.open[top] = true
 		case "output":
 			all.WriteString(e.Output)
 			if text[top] == nil {
